@@ -118,11 +118,13 @@ std::vector<seen> train(int ranks, const options& o, const typename Machine::opt
                     for (const auto x : sharded->read(p)) mine.logits.push_back(static_cast<float>(x));
                 } else {
                     const auto read = ht::to_host(device, p.master());
-                    for (ht::extent i = 0; i < p.shape().size(); ++i) mine.logits.push_back(static_cast<float>(read.data()[i]));
+                    for (ht::extent i = 0; i < p.shape().size(); ++i)
+                        mine.logits.push_back(static_cast<float>(read.data()[i]));
                 }
             });
         };
-        rank_loop::train(machine, o, m, optimizer, mine, rows_at, [&](auto& tape, const auto& x) { return m.loss(tape, x); }, look);
+        rank_loop::train(
+            machine, o, m, optimizer, mine, rows_at, [&](auto& tape, const auto& x) { return m.loss(tape, x); }, look);
         // Copies of the trained parameters, too.
         ht::inference eval{device};
         const auto last = rows_at(o.steps, 0);

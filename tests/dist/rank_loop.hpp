@@ -24,26 +24,27 @@ namespace rank_loop {
 namespace ht = halftone;
 
 struct options {
-    int stage = 0;                   ///< of ZeRO; -1: ht::data_parallel; -2: a program without ranks
+    int stage = 0;  ///< of ZeRO; -1: ht::data_parallel; -2: a program without ranks
     std::vector<std::string> units{};
     int steps = 3;
     int micro_batches = 1;
-    bool told = true;                ///< whether the division is told their number
-    float clip = 0;                  ///< 0: no clipping
-    bool eight_bit = false;          ///< ht::adamw_8bit
+    bool told = true;        ///< whether the division is told their number
+    float clip = 0;          ///< 0: no clipping
+    bool eight_bit = false;  ///< ht::adamw_8bit
     int checkpointing = 0;
     const char* frozen = nullptr;
-    float init_scale = 1024;         ///< of the loss; 2^24: the first steps overflow in fp16
+    float init_scale = 1024;  ///< of the loss; 2^24: the first steps overflow in fp16
     ht::delivery delivery = ht::delivery::prompt;
     int layers = 3;
+    bool discards = false;  ///< a window before the last step
     std::size_t bucket_bytes = std::size_t{25} << 20;
 };
 
 /// What a rank saw.
 struct seen {
-    std::vector<float> losses;       ///< its own
-    std::vector<float> norms;        ///< of gradients, the same on all ranks
-    std::vector<float> logits;       ///< of the trained model, or its parameters after each step
+    std::vector<float> losses;  ///< its own
+    std::vector<float> norms;   ///< of gradients, the same on all ranks
+    std::vector<float> logits;  ///< of the trained model, or its parameters after each step
     std::vector<int> skips;
 };
 
@@ -61,7 +62,8 @@ inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) 
     return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
 }
 inline bool same(const seen& a, const seen& b) {
-    return same_bits(a.losses, b.losses) && same_bits(a.norms, b.norms) && same_bits(a.logits, b.logits) && a.skips == b.skips;
+    return same_bits(a.losses, b.losses) && same_bits(a.norms, b.norms) && same_bits(a.logits, b.logits) &&
+           a.skips == b.skips;
 }
 /// Checks that each rank saw the same in two runs.
 inline void check_same(const std::vector<seen>& got, const std::vector<seen>& want) {
@@ -86,11 +88,18 @@ void train(Machine& machine, const options& o, Model& m, Optimizer& optimizer, s
     ht::accumulator acc{m};
     std::optional<ht::data_parallel<device_type, decltype(acc)>> plain;
     if (o.stage == -1)
-        plain.emplace(device, comm, acc,
-                      ht::data_parallel_options{.micro_batches = o.told ? o.micro_batches : 0, .bucket_bytes = o.bucket_bytes});
+        plain.emplace(
+            device, comm, acc,
+            ht::data_parallel_options{.micro_batches = o.told ? o.micro_batches : 0, .bucket_bytes = o.bucket_bytes});
     ht::tape tape{device};
     ht::grad_scaler scaler{device, {.init_scale = o.init_scale, .growth_interval = 2}};
     for (int step = 0; step < o.steps; ++step) {
+        if (o.discards && step + 1 == o.steps) {
+            const auto rows = rows_of(step + 100, 0);
+            const auto loss = loss_of(tape, rows);
+            tape.backward(scaler.scale(ht::rank_loss<decltype(loss * 1.0)>{loss * 1.0, comm.size()}), acc);
+            acc.discard();
+        }
         for (int micro = 0; micro < o.micro_batches; ++micro) {
             const auto rows = rows_of(step, micro);
             const auto loss = loss_of(tape, rows);
@@ -119,7 +128,8 @@ void divide(std::optional<ht::shard<Device, Model, ht::zero>>& sharded, const op
 template <class Rank>
 std::vector<seen> run(int ranks, const ht::thread_options& how, const Rank& rank) {
     std::vector<seen> all(static_cast<std::size_t>(ranks));
-    ht::run_ranks(ranks, [&](ht::communicator& host) { rank(host, all[static_cast<std::size_t>(host.rank())]); }, how);
+    ht::run_ranks(
+        ranks, [&](ht::communicator& host) { rank(host, all[static_cast<std::size_t>(host.rank())]); }, how);
     return all;
 }
 

@@ -66,13 +66,14 @@ inline constexpr auto adamw = [](auto& device, auto& m) {
 inline constexpr auto eight_bit = [](auto& device, auto& m) {
     using device_type = std::remove_reference_t<decltype(device)>;
     using model_type = std::remove_reference_t<decltype(m)>;
-    return std::make_unique<ht::adamw_8bit<device_type, model_type>>(device, m,
-                                                                     ht::adamw_8bit_options{.lr = 0.01, .min_8bit_size = 64});
+    return std::make_unique<ht::adamw_8bit<device_type, model_type>>(
+        device, m, ht::adamw_8bit_options{.lr = 0.01, .min_8bit_size = 64});
 };
 
 /// Three windows, of which the gradients are gradient(window, entry, i).
 template <class P, class Optimizer, class Loss, class Gradient>
-void train(auto& device, model<P>& m, auto& acc, Optimizer& optimizer, const Loss& loss, float clip, const Gradient& gradient) {
+void train(auto& device, model<P>& m, auto& acc, Optimizer& optimizer, const Loss& loss, float clip,
+           const Gradient& gradient) {
     small::tape tape;
     for (int window = 0; window < 3; ++window) {
         tape.gradients = [&](std::size_t entry, std::size_t i) { return gradient(window, entry, i); };
@@ -116,11 +117,12 @@ numbers trained_alone(int ranks, const Make& make, const Gradient& gradient, flo
         model<P> m{machine.device, 700};
         ht::accumulator acc{m, ht::unscaled};
         const auto optimizer = make(machine.device, m);
-        train(machine.device, m, acc, *optimizer, small::loss{}, clip, [&](int window, std::size_t entry, std::size_t i) {
-            float sum = 0;
-            for (int rank = 0; rank < ranks; ++rank) sum += gradient(rank, window, entry, i);
-            return sum;
-        });
+        train(machine.device, m, acc, *optimizer, small::loss{}, clip,
+              [&](int window, std::size_t entry, std::size_t i) {
+                  float sum = 0;
+                  for (int rank = 0; rank < ranks; ++rank) sum += gradient(rank, window, entry, i);
+                  return sum;
+              });
         all = masters_of<P>(machine.device, m);
     });
     return all;
@@ -128,13 +130,14 @@ numbers trained_alone(int ranks, const Make& make, const Gradient& gradient, flo
 
 /// Checks every strategy at a number of ranks.
 template <class P, class Machine, class Make, class Gradient = decltype(&whole)>
-void check(int ranks, const Make& make, float clip, const Gradient& gradient = &whole, const typename Machine::options& how = {},
-           const ht::thread_options& threads = {}) {
+void check(int ranks, const Make& make, float clip, const Gradient& gradient = &whole,
+           const typename Machine::options& how = {}, const ht::thread_options& threads = {}) {
     CAPTURE(ranks);
     const numbers want = trained_alone<P, Machine>(ranks, make, gradient, clip);
     for (int stage = -1; stage <= 3; ++stage) {
         CAPTURE(stage);
-        for (const numbers& got : trained<P, Machine>(ranks, stage, make, gradient, clip, how, threads)) CHECK(got == want);
+        for (const numbers& got : trained<P, Machine>(ranks, stage, make, gradient, clip, how, threads))
+            CHECK(got == want);
     }
 }
 

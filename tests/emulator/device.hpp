@@ -106,7 +106,9 @@ class closed_memory final : public memory_resource {
     void upload(void* to, const void* from, std::size_t bytes) {
         if (!is_late()) return copy(to, from, bytes);
         const auto* first = static_cast<const std::byte*>(from);
-        enqueue([this, to, staged = std::vector<std::byte>(first, first + bytes)] { copy(to, staged.data(), staged.size()); });
+        enqueue([this, to, staged = std::vector<std::byte>(first, first + bytes)] {
+            copy(to, staged.data(), staged.size());
+        });
     }
 
     /// Calls f, or puts it in the queue, or records it while work is captured.
@@ -221,9 +223,8 @@ class closed_memory final : public memory_resource {
     }
     void release_range(const address_range& range) noexcept override {
         finish_quietly();
-        std::erase_if(blocks_, [&range](const block& b) {
-            return b.data >= range.data && b.data < range.data + range.bytes;
-        });
+        std::erase_if(blocks_,
+                      [&range](const block& b) { return b.data >= range.data && b.data < range.data + range.bytes; });
         detail::host_pages::release(range);
     }
 

@@ -12,9 +12,11 @@
 ///     }, {.delivery = ht::delivery::late});
 #pragma once
 
-#include <cstring>
+#include <cstddef>
+#include <exception>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <emulator/device.hpp>
@@ -31,9 +33,9 @@ using device = ht::emulator::device;
 /// What is wrong with a rank's collectives on the memory of GPUs.
 enum class harm {
     none,
-    wait_left_out,    ///< the wait does nothing: what it would bring never comes
-    begins_too_early, ///< the collective reads and poisons memory at once, before the work that was given to the GPU
-    left_out,         ///< the rank does not call it
+    wait_left_out,     ///< the wait does nothing: what it would bring never comes
+    begins_too_early,  ///< the collective reads and poisons memory at once, before the work that was given to the GPU
+    left_out,          ///< the rank does not call it
 };
 struct damage {
     harm kind = harm::none;
@@ -60,8 +62,11 @@ class communicator final : public ht::communicator {
 
   public:
     communicator(device& gpu, ht::communicator& host, const damage& with = {})
-        : ht::communicator(host.rank(), host.size(), host.options()), gpu_(&gpu), host_(&host),
-          wire_(host.split(0, host.rank())), damage_(with) {}
+        : ht::communicator(host.rank(), host.size(), host.options()),
+          gpu_(&gpu),
+          host_(&host),
+          wire_(host.split(0, host.rank())),
+          damage_(with) {}
     /// Others may still wait for what this rank sends.
     ~communicator() override {
         try {
@@ -75,20 +80,25 @@ class communicator final : public ht::communicator {
     ht::pending begin_exchange(const char* what, const void* send, void* receive, std::size_t bytes) override {
         if (!gpu_->reaches(receive)) return of_host(host_->begin_exchange(what, send, receive, bytes));
         const std::size_t all = bytes * static_cast<std::size_t>(size());
-        return begin({call_kind::exchange, what, bytes}, send, all, receive, all,
-                     [=, this](call& c) { return wire_->begin_exchange(c.mine.what, c.sent.data(), c.received.data(), bytes); });
+        return begin({call_kind::exchange, what, bytes}, send, all, receive, all, [=, this](call& c) {
+            return wire_->begin_exchange(c.mine.what, c.sent.data(), c.received.data(), bytes);
+        });
     }
     ht::pending begin_all_gather(const char* what, const void* mine, void* all, std::size_t bytes) override {
         if (!gpu_->reaches(all)) return of_host(host_->begin_all_gather(what, mine, all, bytes));
         return begin({call_kind::all_gather, what, bytes}, mine, bytes, all, bytes * static_cast<std::size_t>(size()),
-                     [=, this](call& c) { return wire_->begin_all_gather(c.mine.what, c.sent.data(), c.received.data(), bytes); });
+                     [=, this](call& c) {
+                         return wire_->begin_all_gather(c.mine.what, c.sent.data(), c.received.data(), bytes);
+                     });
     }
     ht::pending begin_broadcast(const char* what, void* data, std::size_t bytes, int root) override {
         if (!gpu_->reaches(data)) return of_host(host_->begin_broadcast(what, data, bytes, root));
         const bool sends = rank() == root;
-        return begin({call_kind::broadcast, what, bytes, root}, data, sends ? bytes : 0, data, sends ? 0 : bytes, [=, this](call& c) {
-            return wire_->begin_broadcast(c.mine.what, sends ? c.sent.data() : c.received.data(), bytes, root);
-        });
+        return begin({call_kind::broadcast, what, bytes, root}, data, sends ? bytes : 0, data, sends ? 0 : bytes,
+                     [=, this](call& c) {
+                         return wire_->begin_broadcast(c.mine.what, sends ? c.sent.data() : c.received.data(), bytes,
+                                                       root);
+                     });
     }
     void barrier(const char* what) override {
         progress();
@@ -128,12 +138,14 @@ class communicator final : public ht::communicator {
         ht::pending later_;
     };
 
-    ht::pending of_host(ht::pending later) { return ht::pending(std::make_unique<host_collective>(*this, std::move(later))); }
+    ht::pending of_host(ht::pending later) {
+        return ht::pending(std::make_unique<host_collective>(*this, std::move(later)));
+    }
 
     /// `receive` is poisoned, but for what is sent from within.
     template <class Begin>
-    ht::pending begin(const ht::detail::collective_call& mine, const void* send, std::size_t sent, void* receive, std::size_t received,
-                      const Begin& on_wire) {
+    ht::pending begin(const ht::detail::collective_call& mine, const void* send, std::size_t sent, void* receive,
+                      std::size_t received, const Begin& on_wire) {
         const bool is_harmed = count_++ == damage_.call && (damage_.rank == -1 || damage_.rank == rank());
         if (rank() == 0 && damage_.calls != nullptr) damage_.calls->push_back(mine.what);
         if (is_harmed && damage_.kind == harm::left_out) return {};
@@ -145,7 +157,8 @@ class communicator final : public ht::communicator {
         const auto poison = [this, receive, received, send, sent] {
             std::vector<std::byte> bytes(received, std::byte{0xff});
             const std::ptrdiff_t own = static_cast<const std::byte*>(send) - static_cast<std::byte*>(receive);
-            if (sent != 0 && own >= 0 && own + static_cast<std::ptrdiff_t>(sent) <= static_cast<std::ptrdiff_t>(received))
+            if (sent != 0 && own >= 0 &&
+                own + static_cast<std::ptrdiff_t>(sent) <= static_cast<std::ptrdiff_t>(received))
                 gpu_->memory().copy(bytes.data() + own, send, sent);
             gpu_->memory().copy(receive, bytes.data(), received);
         };

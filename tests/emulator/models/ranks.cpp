@@ -18,7 +18,9 @@ namespace ht = halftone;
 using namespace rank_gpu;
 using fp16 = ht::amp_fp16;
 
-TEST_CASE("ranks on emulated GPUs: all strategies give a perceptron in fp16 the same bits, with an overflow in the first step") {
+TEST_CASE(
+    "ranks on emulated GPUs: all strategies give a perceptron in fp16 the same bits, with an overflow in the first "
+    "step") {
     check_strategies<fp16>(2, {.clip = 0.5f, .init_scale = 0x1p17f, .layers = 2, .bucket_bytes = 2048}, {1, 0, 0});
     check_strategies<fp16>(3, {.steps = 2, .micro_batches = 2, .clip = 0.5f, .layers = 1}, {0, 0});
 }
@@ -33,10 +35,21 @@ TEST_CASE("ranks on emulated GPUs: one rank gives the bits of a program without 
     }
 }
 
+TEST_CASE("ranks on emulated GPUs: a window that is discarded while its gradients travel leaves no trace") {
+    for (int stage = -1; stage <= 3; ++stage) {
+        CAPTURE(stage);
+        options o{.stage = stage, .units = each_block, .steps = 2, .layers = 2, .bucket_bytes = 2048};
+        const auto want = train<fp16>(2, o);
+        o.discards = true;
+        rank_loop::check_same(train<fp16>(2, o), want);
+    }
+}
+
 TEST_CASE("ranks on emulated GPUs: whole-number gradients give exactly one rank's parameters, with clipping") {
     const auto check = []<class P>(ht::types<P>, float clip) {
         for (const int ranks : {2, 3}) {
-            whole_numbers::check<P, machine>(ranks, whole_numbers::adamw, clip, &whole_numbers::whole, {.works_later = true}, late);
+            whole_numbers::check<P, machine>(ranks, whole_numbers::adamw, clip, &whole_numbers::whole,
+                                             {.works_later = true}, late);
         }
     };
     check(ht::types<ht::full_fp32>{}, 0);
@@ -47,7 +60,12 @@ TEST_CASE("ranks on emulated GPUs: whole-number gradients give exactly one rank'
 std::vector<options> all_waits(int layers, std::size_t bucket_bytes) {
     std::vector<options> all;
     for (int stage = -1; stage <= 3; ++stage)
-        all.push_back({.stage = stage, .units = each_block, .steps = 2, .clip = 0.5f, .layers = layers, .bucket_bytes = bucket_bytes});
+        all.push_back({.stage = stage,
+                       .units = each_block,
+                       .steps = 2,
+                       .clip = 0.5f,
+                       .layers = layers,
+                       .bucket_bytes = bucket_bytes});
     return all;
 }
 /// The names of rank 0's collectives on the memory of GPUs.
@@ -77,7 +95,8 @@ void check_waits(const std::vector<options>& strategies) {
         CHECK(calls.size() > 4);
         for (std::size_t i = 0; i < calls.size(); ++i) {
             const damage d{.kind = harm::wait_left_out, .call = static_cast<long>(i)};
-            CHECK_MESSAGE(is_noticed<Model>(o, d, want), "nobody needs the wait for collective ", i, " of ", calls.size(), ", ", calls[i]);
+            CHECK_MESSAGE(is_noticed<Model>(o, d, want), "nobody needs the wait for collective ", i, " of ",
+                          calls.size(), ", ", calls[i]);
         }
     }
 }
@@ -94,8 +113,8 @@ void check_order(const std::vector<options>& strategies) {
         const std::vector<std::string> calls = calls_of<parallel_mlp::model>(o);
         for (std::size_t i = 3; i < calls.size(); ++i) {
             const damage d{.kind = harm::begins_too_early, .call = static_cast<long>(i)};
-            CHECK_MESSAGE(is_noticed<parallel_mlp::model>(o, d, want), "nobody needs the order of collective ", i, " of ", calls.size(), ", ",
-                          calls[i]);
+            CHECK_MESSAGE(is_noticed<parallel_mlp::model>(o, d, want), "nobody needs the order of collective ", i,
+                          " of ", calls.size(), ", ", calls[i]);
         }
     }
 }
@@ -114,7 +133,8 @@ TEST_CASE("ranks on emulated GPUs: more waits, and more collectives that do not 
     const std::vector<std::string> calls = calls_of<parallel_mlp::model>(o);
     std::set<std::string> noticed;
     for (std::size_t i = 3; i < calls.size(); ++i) {
-        if (is_noticed<parallel_mlp::model>(o, {.kind = harm::begins_too_early, .call = static_cast<long>(i)}, want)) noticed.insert(calls[i]);
+        if (is_noticed<parallel_mlp::model>(o, {.kind = harm::begins_too_early, .call = static_cast<long>(i)}, want))
+            noticed.insert(calls[i]);
     }
     for (const char* unit : {"h.0", "h.1", "h.2", "the rest"}) CHECK(noticed.count(unit) == 1);
 }

@@ -17,7 +17,8 @@ void check_all(float init_scale, const std::vector<int>& skips) {
     }
 }
 
-TEST_CASE("ranks on emulated GPUs: all strategies give the same bits in fp32, and in bf16, whose gradients travel in bf16") {
+TEST_CASE(
+    "ranks on emulated GPUs: all strategies give the same bits in fp32, and in bf16, whose gradients travel in bf16") {
     check_all<ht::full_fp32>(1024, {0, 0, 0});
     check_all<ht::amp_bf16>(1024, {0, 0, 0});
     check_all<ht::with_reduce<ht::amp_bf16, ht::bfloat16>>(1024, {0, 0, 0});
