@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Ranks with an emulated GPU each, behind a communicator that treats the memory of a GPU as NCCL may: bytes are read at the last
-/// moment before the sender's wait is over, and arrive at the last moment before the receiver's is; until then the receiver's memory
-/// is 0xff, a NaN. It can be damaged: a wait that is left out, a collective that does not wait for the work before it, or is left out.
+/// moment before the sender's wait is over, and arrive at the last moment before the receiver's is, or as soon as anybody waits for
+/// anything; until then the receiver's memory is 0xff, a NaN. It can be damaged: a wait that is left out, a collective that does not wait for the work before it, or is left out.
 ///
 ///     ht::run_ranks(2, [&](ht::communicator& host) {
 ///         rank_gpu::device gpu;
@@ -30,6 +30,12 @@ namespace ht = halftone;
 
 using device = ht::emulator::device;
 
+/// When bytes arrive.
+enum class arrival {
+    last_moment,  ///< in the wait for them
+    with_others,  ///< in the first wait for anything; what the rank began first arrives first
+};
+
 /// What is wrong with a rank's collectives on the memory of GPUs.
 enum class harm {
     none,
@@ -54,18 +60,19 @@ class communicator final : public ht::communicator {
         const void* send = nullptr;
         void* receive = nullptr;
         std::vector<std::byte> sent, received;
-        bool is_read = false;
+        bool is_read = false, has_arrived = false;
         ht::detail::collective_call mine{};
         std::vector<ht::detail::collective_call> all{};  ///< of all ranks
         ht::pending compared{}, later{};
     };
 
   public:
-    communicator(device& gpu, ht::communicator& host, const damage& with = {})
+    communicator(device& gpu, ht::communicator& host, arrival when = arrival::last_moment, const damage& with = {})
         : ht::communicator(host.rank(), host.size(), host.options()),
           gpu_(&gpu),
           host_(&host),
           wire_(host.split(0, host.rank())),
+          arrival_(when),
           damage_(with) {}
     /// Others may still wait for what this rank sends.
     ~communicator() override {
@@ -170,6 +177,7 @@ class communicator final : public ht::communicator {
         gpu_->memory().enqueue([this, c, on_wire] {
             c->later = on_wire(*c);
             under_way_.push_back(c);
+            if (arrival_ == arrival::with_others) arriving_.push_back(c);
         });
         return ht::pending(std::make_unique<collective>(*this, c, is_harmed && damage_.kind == harm::wait_left_out));
     }
@@ -193,6 +201,11 @@ class communicator final : public ht::communicator {
     }
     void deliver(call& c) {
         read_all();
+        for (const auto& other : std::exchange(arriving_, {})) arrive(*other);
+        arrive(c);
+    }
+    void arrive(call& c) {
+        if (std::exchange(c.has_arrived, true)) return;
         c.compared.wait();
         const std::string difference = ht::detail::describe_difference(c.all, ht::detail::first_numbers(c.all.size()));
         if (!difference.empty()) throw ht::communication_error(difference);
@@ -208,9 +221,10 @@ class communicator final : public ht::communicator {
     device* gpu_;
     ht::communicator* host_;
     std::unique_ptr<ht::communicator> wire_;  // of the same ranks: what GPUs do is ordered only among itself
+    arrival arrival_;
     damage damage_;
     long count_ = 0;
-    std::vector<std::shared_ptr<call>> under_way_, left_;
+    std::vector<std::shared_ptr<call>> under_way_, arriving_, left_;
 };
 
 /// What a rank computes on, and by what its bytes travel; as tests/dist/rank_loop.hpp takes it.
@@ -218,13 +232,14 @@ struct machine {
     using device_type = rank_gpu::device;
     struct options {
         bool works_later = false;  ///< whether the host runs ahead of the GPU
+        rank_gpu::arrival arrival = arrival::last_moment;
         rank_gpu::damage damage{};
     };
 
     machine(ht::communicator& host, const options& how)
         // Other files look for races in kernels.
         : device({.seed = static_cast<std::uint64_t>(host.rank() + 1), .check = ht::emulator::checking::values_only}),
-          comm(device, host, how.damage) {
+          comm(device, host, how.arrival, how.damage) {
         device.memory().work_later(how.works_later);
     }
     rank_gpu::device device;

@@ -43,7 +43,9 @@ void check_strategies(int ranks, options o, const std::vector<int>& skips) {
         CAPTURE(stage);
         o.stage = stage;
         o.units = stage == 1 ? std::vector<std::string>{} : each_block;
-        rank_loop::check_same(train<P>(ranks, o), plain);
+        for (const arrival when : {arrival::last_moment, arrival::with_others}) {
+            rank_loop::check_same(train<P>(ranks, o, {.works_later = true, .arrival = when}), plain);
+        }
     }
 }
 }  // namespace rank_gpu

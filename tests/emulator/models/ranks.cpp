@@ -41,7 +41,8 @@ TEST_CASE("ranks on emulated GPUs: a window that is discarded while its gradient
         options o{.stage = stage, .units = each_block, .steps = 2, .layers = 2, .bucket_bytes = 2048};
         const auto want = train<fp16>(2, o);
         o.discards = true;
-        rank_loop::check_same(train<fp16>(2, o), want);
+        for (const arrival when : {arrival::last_moment, arrival::with_others})
+            rank_loop::check_same(train<fp16>(2, o, {.works_later = true, .arrival = when}), want);
     }
 }
 

@@ -18,8 +18,8 @@ using rank_gpu::machine;
 using rank_loop::options, rank_loop::seen;
 
 template <class P>
-std::vector<seen> train(int ranks, const options& o, bool works_later = true) {
-    return shard_gpt::train<P, machine>(ranks, o, [](auto&&...) {}, {.works_later = works_later});
+std::vector<seen> train(int ranks, const options& o, const machine::options& how) {
+    return shard_gpt::train<P, machine>(ranks, o, [](auto&&...) {}, how);
 }
 
 template <class P>
@@ -27,7 +27,7 @@ void check_strategies(int ranks, options o, const std::vector<int>& skips) {
     CAPTURE(ranks);
     o.delivery = ht::delivery::late;
     o.stage = ranks == 1 ? -2 : -1;
-    const auto plain = train<P>(ranks, o, false);
+    const auto plain = train<P>(ranks, o, {});
     for (const seen& each : plain) {
         CHECK(rank_loop::same_bits(each.logits, plain[0].logits));
         CHECK(each.skips == skips);
@@ -36,7 +36,8 @@ void check_strategies(int ranks, options o, const std::vector<int>& skips) {
         CAPTURE(stage);
         o.stage = stage;
         o.units = stage == 1 ? std::vector<std::string>{} : std::vector<std::string>{"h.*"};
-        rank_loop::check_same(train<P>(ranks, o), plain);
+        const auto when = stage % 2 == 0 ? rank_gpu::arrival::with_others : rank_gpu::arrival::last_moment;
+        rank_loop::check_same(train<P>(ranks, o, {.works_later = true, .arrival = when}), plain);
     }
 }
 template <class P>
