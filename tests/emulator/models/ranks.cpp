@@ -36,21 +36,24 @@ TEST_CASE("ranks on emulated GPUs: one rank gives the bits of a program without 
 }
 
 TEST_CASE("ranks on emulated GPUs: a window that is discarded while its gradients travel leaves no trace") {
-    for (int stage = -1; stage <= 3; ++stage) {
-        CAPTURE(stage);
-        options o{.stage = stage, .units = each_block, .steps = 2, .layers = 2, .bucket_bytes = 2048};
-        const auto want = train<fp16>(2, o);
-        o.discards = true;
-        for (const arrival when : {arrival::last_moment, arrival::with_others})
-            rank_loop::check_same(train<fp16>(2, o, {.works_later = true, .arrival = when}), want);
+    for (const int layers : {1, 2}) {
+        for (int stage = -1; stage <= 3; ++stage) {
+            CAPTURE(stage);
+            options o{.stage = stage, .units = each_block, .steps = 2, .layers = layers, .bucket_bytes = 2048};
+            const auto want = train<fp16>(2, o);
+            o.discards = true;
+            for (const arrival when : {arrival::last_moment, arrival::with_others})
+                rank_loop::check_same(train<fp16>(2, o, {.works_later = true, .arrival = when}), want);
+        }
     }
 }
 
 TEST_CASE("ranks on emulated GPUs: whole-number gradients give exactly one rank's parameters, with clipping") {
     const auto check = []<class P>(ht::types<P>, float clip) {
         for (const int ranks : {2, 3}) {
-            whole_numbers::check<P, machine>(ranks, whole_numbers::adamw, clip, &whole_numbers::whole,
-                                             {.works_later = true}, late);
+            for (const arrival when : {arrival::last_moment, arrival::with_others})
+                whole_numbers::check<P, machine>(ranks, whole_numbers::adamw, clip, &whole_numbers::whole,
+                                                 {.works_later = true, .arrival = when}, late);
         }
     };
     check(ht::types<ht::full_fp32>{}, 0);

@@ -19,7 +19,8 @@ using rank_loop::options, rank_loop::seen;
 
 template <class P>
 std::vector<seen> train(int ranks, const options& o, const machine::options& how) {
-    return shard_gpt::train<P, machine>(ranks, o, [](auto&&...) {}, how);
+    return shard_gpt::train<P, machine>(
+        ranks, o, [](auto&&...) {}, how);
 }
 
 template <class P>
