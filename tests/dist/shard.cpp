@@ -20,106 +20,19 @@
 #include <halftone/scale/grad_scaler.hpp>
 #include <halftone/tensor/host_tensor.hpp>
 
-#include "optim/small_model.hpp"
+#include "dist/whole_numbers.hpp"
 
 namespace {
 
 namespace ht = halftone;
 using ht::memory_kind;
 
-template <class P>
-using model = small::model<P>;
-using numbers = std::vector<float>;
-
-/// A part of the loss of all ranks that is the loss itself: gradients are then whole numbers.
-ht::rank_loss<small::loss> loss_of(ht::communicator& comm) { return {{1.0f}, comm.size()}; }
-
-float whole(int rank, int window, std::size_t entry, std::size_t i) {
-    return static_cast<float>((7 * rank + 3 * window + 5 * static_cast<int>(entry) + static_cast<int>(i)) % 23 - 11);
-}
-
-template <class P>
-numbers values_of(const auto& sharded, const model<P>& m) {
-    numbers all;
-    const auto add = [&](const auto& p) {
-        for (const auto x : sharded.read(p)) all.push_back(static_cast<float>(x));
-    };
-    add(m.fc1.weight), add(m.norm.weight), add(m.fc2.weight), add(m.head.weight);
-    return all;
-}
-
-/// The parameters of rank 0 after three windows, of which each rank gives gradient(rank, window, entry, i).
-template <class P, class Strategy, class Make, class Gradient>
-numbers trained(int ranks, const Strategy& strategy, const Make& make, const Gradient& gradient, float clip = 0,
-                ht::extent width = 700) {
-    numbers all;
-    ht::run_ranks(ranks, [&](ht::communicator& comm) {
-        ht::cpu device{{.threads = 1}};
-        model<P> m{device, width};
-        ht::shard sharded{device, m, comm, strategy};
-        ht::accumulator acc{m, ht::unscaled};
-        auto optimizer = make(device, m);
-        small::tape tape;
-        for (int window = 0; window < 3; ++window) {
-            tape.gradients = [&](std::size_t entry, std::size_t i) { return gradient(comm.rank(), window, entry, i); };
-            tape.backward(loss_of(comm), acc, m.parameters());
-            auto grads = acc.take();
-            if (clip > 0) ht::clip_grad_norm(device, grads, clip);
-            optimizer->step(grads);
-        }
-        const numbers mine = values_of<P>(sharded, m);
-        if (comm.rank() == 0) all = mine;
-    });
-    return all;
-}
-
-const auto adamw = [](auto& device, auto& m) {
-    return std::make_unique<ht::adamw<ht::cpu, std::remove_reference_t<decltype(m)>>>(device, m,
-                                                                                       ht::adamw_options{.lr = 0.01});
-};
-const auto eight_bit = [](auto& device, auto& m) {
-    return std::make_unique<ht::adamw_8bit<ht::cpu, std::remove_reference_t<decltype(m)>>>(
-        device, m, ht::adamw_8bit_options{.lr = 0.01, .min_8bit_size = 64});
-};
-
-/// The parameters after the same windows of a program without ranks, which gets the sums.
-template <class P, class Make, class Gradient>
-numbers trained_alone(int ranks, const Make& make, const Gradient& gradient, float clip) {
-    ht::cpu device{{.threads = 1}};
-    model<P> m{device, 700};
-    ht::accumulator acc{m, ht::unscaled};
-    auto optimizer = make(device, m);
-    small::tape tape;
-    for (int window = 0; window < 3; ++window) {
-        tape.gradients = [&](std::size_t entry, std::size_t i) {
-            float sum = 0;
-            for (int rank = 0; rank < ranks; ++rank) sum += gradient(rank, window, entry, i);
-            return sum;
-        };
-        tape.backward(small::loss{}, acc, m.parameters());
-        auto grads = acc.take();
-        if (clip > 0) ht::clip_grad_norm(device, grads, clip);
-        optimizer->step(grads);
-    }
-    numbers all;
-    const auto add = [&](const auto& p) {
-        const auto host = ht::to_host(device, p.master());
-        for (ht::extent i = 0; i < p.shape().size(); ++i) all.push_back(static_cast<float>(host.data()[i]));
-    };
-    add(m.fc1.weight), add(m.norm.weight), add(m.fc2.weight), add(m.head.weight);
-    return all;
-}
+using whole_numbers::adamw, whole_numbers::eight_bit, whole_numbers::loss_of, whole_numbers::model, whole_numbers::numbers,
+    whole_numbers::values_of, whole_numbers::whole;
 
 template <class P, class Make, class Gradient = decltype(&whole)>
 void check_whole_numbers(const Make& make, float clip, const Gradient& gradient = &whole) {
-    for (const int ranks : {2, 3, 4}) {
-        CAPTURE(ranks);
-        const numbers want = trained_alone<P>(ranks, make, gradient, clip);
-        for (int stage = 0; stage <= 3; ++stage) {
-            CAPTURE(stage);
-            CHECK(trained<P>(ranks, ht::zero(stage), make, gradient, clip) == want);
-        }
-    }
+    for (const int ranks : {2, 3, 4}) whole_numbers::check<P, rank_loop::on_cpu>(ranks, make, clip, gradient);
 }
 
 TEST_CASE("shard: whole-number gradients give exactly one rank's parameters, with clipping") {

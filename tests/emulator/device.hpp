@@ -8,10 +8,15 @@
 /// The host cannot access its memory, except in launches, copies and fills, like that of a GPU: host code that dereferences a
 /// device pointer faults. It captures work (exec/capture.hpp) as a GPU does: launches are recorded with their arguments, and
 /// executed only in replays.
+///
+/// Work is executed when the host calls it, or later: device.memory().work_later(true) puts it in a queue, as a stream is one, until
+/// the host reads memory or waits. The host is then as far ahead of its GPU as it can be.
 #pragma once
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
+#include <exception>
 #include <functional>
 #include <limits>
 #include <numeric>
@@ -47,6 +52,7 @@ class noted_work {
 class closed_memory final : public memory_resource {
   public:
     explicit closed_memory(std::size_t limit = static_cast<std::size_t>(-1)) : limit_(limit) {}
+    ~closed_memory() override { finish_quietly(); }
 
     /// The memory is open while one of these lives.
     class opening {
@@ -76,10 +82,12 @@ class closed_memory final : public memory_resource {
     void write(void* to, const void* from, std::size_t bytes) override {
         expect_no_capture(detail::write_in_capture);
         copy(to, from, bytes);
+        finish();
     }
     void read(void* to, const void* from, std::size_t bytes) override {
         expect_no_capture(detail::read_in_capture);
         copy(to, from, bytes);
+        finish();
     }
     void clear(void* to, std::size_t bytes) override {
         in_order([=, this] {
@@ -94,15 +102,60 @@ class closed_memory final : public memory_resource {
         });
     }
 
-    /// Calls f, or records it while work is captured.
+    /// Copies host memory, which may be changed on return, to this memory.
+    void upload(void* to, const void* from, std::size_t bytes) {
+        if (!is_late()) return copy(to, from, bytes);
+        const auto* first = static_cast<const std::byte*>(from);
+        enqueue([this, to, staged = std::vector<std::byte>(first, first + bytes)] {
+            copy(to, staged.data(), staged.size());
+        });
+    }
+
+    /// Calls f, or puts it in the queue, or records it while work is captured.
     template <class Function>
     void in_order(const Function& f) {
         static_assert(std::is_trivially_copyable_v<Function>, "a GPU takes the arguments of a launch as bytes");
         if (notes_ == nullptr) {
-            f();
+            enqueue(f);
         } else {
             notes_->add(f);
         }
+    }
+    /// Calls f, or puts it in the queue.
+    template <class Function>
+    void enqueue(Function&& f) {
+        if (is_late()) {
+            queue_.push_back({std::forward<Function>(f), false});
+        } else {
+            f();
+        }
+    }
+    /// Whether work that is called now waits in the queue.
+    bool is_late() const { return works_later_ && !is_working_; }
+    /// From now on work waits in the queue until finish().
+    void work_later(bool yes) { works_later_ = yes; }
+    /// Executes the work in the queue, in order. Throws what it throws, also what it threw where it was not allowed to; the rest of
+    /// the queue is dropped then.
+    void finish() {
+        if (is_working_ || (queue_.empty() && failed_ == nullptr)) return;
+        is_working_ = true;
+        struct leaving {
+            closed_memory& memory;
+            ~leaving() {
+                for (const work& w : memory.queue_) {
+                    if (w.frees_memory) w.call();
+                }
+                memory.queue_.clear();
+                memory.is_working_ = false;
+            }
+        } at_the_end{*this};
+        const opening here(*this);  // once for all
+        while (!queue_.empty()) {
+            const work next = std::move(queue_.front());
+            queue_.pop_front();
+            next.call();
+        }
+        if (const std::exception_ptr before = std::exchange(failed_, nullptr)) std::rethrow_exception(before);
     }
     /// The graph in which work is recorded from now on; nullptr: work is executed.
     void note_in(noted_work* notes) { notes_ = notes; }
@@ -114,6 +167,20 @@ class closed_memory final : public memory_resource {
         std::size_t bytes;
     };
 
+    /// Work in the queue; after an error only memory is freed.
+    struct work {
+        std::function<void()> call;
+        bool frees_memory;
+    };
+
+    /// Before ranges of addresses are given back.
+    void finish_quietly() noexcept {
+        try {
+            finish();
+        } catch (...) {
+            failed_ = std::current_exception();
+        }
+    }
     void protect(int access) const {
         for (const block& b : blocks_) mprotect(b.data, b.bytes, access);
     }
@@ -131,8 +198,15 @@ class closed_memory final : public memory_resource {
         return static_cast<std::byte*>(data);
     }
     void release(std::byte* data, std::size_t bytes) noexcept override {
-        std::erase_if(blocks_, [data](const block& b) { return b.data == data; });
-        munmap(data, pages(bytes));
+        const auto give_back = [this, data, bytes] {
+            std::erase_if(blocks_, [data](const block& b) { return b.data == data; });
+            munmap(data, pages(bytes));
+        };
+        if (is_late()) {
+            queue_.push_back({give_back, true});  // in order with work, as cudaFreeAsync
+        } else {
+            give_back();
+        }
     }
     address_range obtain_range() override { return detail::host_pages::reserve(page); }
     bool commit(std::byte* at, std::size_t bytes) override {
@@ -143,13 +217,14 @@ class closed_memory final : public memory_resource {
         return true;
     }
     void uncommit(std::byte* at, std::size_t bytes) override {
+        finish_quietly();
         std::erase_if(blocks_, [at](const block& b) { return b.data == at; });
         detail::host_pages::decommit(at, bytes);
     }
     void release_range(const address_range& range) noexcept override {
-        std::erase_if(blocks_, [&range](const block& b) {
-            return b.data >= range.data && b.data < range.data + range.bytes;
-        });
+        finish_quietly();
+        std::erase_if(blocks_,
+                      [&range](const block& b) { return b.data >= range.data && b.data < range.data + range.bytes; });
         detail::host_pages::release(range);
     }
 
@@ -159,6 +234,9 @@ class closed_memory final : public memory_resource {
     std::vector<block> blocks_;
     int openings_ = 0;
     noted_work* notes_ = nullptr;
+    std::deque<work> queue_;
+    bool works_later_ = false, is_working_ = false;
+    std::exception_ptr failed_;
 };
 
 class device {
@@ -234,9 +312,12 @@ class device {
     /// Copies host memory to memory that kernels can read.
     void upload(void* to, const void* from, std::size_t bytes) {
         memory_.expect_no_capture(detail::write_in_capture);
-        memory_.copy(to, from, bytes);
+        memory_.upload(to, from, bytes);
     }
-    void synchronize() { memory_.expect_no_capture(detail::wait_in_capture); }
+    void synchronize() {
+        memory_.expect_no_capture(detail::wait_in_capture);
+        memory_.finish();
+    }
 
     /// See exec/capture.hpp.
     template <class Function>
@@ -253,7 +334,9 @@ class device {
     }
     void replay(const captured& work) {
         memory_.expect_no_capture(detail::replay_in_capture);
+        memory_.finish();
         work();
+        memory_.finish();
     }
 
   private:
@@ -275,13 +358,18 @@ class device {
                           " bytes of shared memory; a block has at most " + std::to_string(architecture_.shared_bytes));
         }
         noted_work* const notes = memory_.notes();
-        if (notes == nullptr) return run_now(kernel);
+        if (notes == nullptr && !memory_.is_late()) return run_now(kernel);
         const auto* bytes = static_cast<const std::byte*>(kernel.kernel);
-        notes->add([this, kernel, copy = std::vector<std::byte>(bytes, bytes + kernel.bytes)] {
+        const auto noted = [this, kernel, copy = std::vector<std::byte>(bytes, bytes + kernel.bytes)] {
             kernel_call again = kernel;
             again.kernel = copy.data();
             run_now(again);
-        });
+        };
+        if (notes != nullptr) {
+            notes->add(noted);
+        } else {
+            memory_.enqueue(noted);
+        }
     }
     void run_now(const kernel_call& kernel) {
         const closed_memory::opening here(memory_);
