@@ -2,7 +2,8 @@
 /// \file
 /// Ranks with an emulated GPU each, behind a communicator that treats the memory of a GPU as NCCL may: bytes are read at the last
 /// moment before the sender's wait is over, and arrive at the last moment before the receiver's is, or as soon as anybody waits for
-/// anything; until then the receiver's memory is 0xff, a NaN. It can be damaged: a wait that is left out, a collective that does not wait for the work before it, or is left out.
+/// anything; until then the receiver's memory is 0xff, a NaN. It can be damaged: a wait that is left out, a collective that does not
+/// wait for the work before it, or is left out.
 ///
 ///     ht::run_ranks(2, [&](ht::communicator& host) {
 ///         rank_gpu::device gpu;

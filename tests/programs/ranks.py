@@ -55,6 +55,10 @@ def first_losses(told):
     return {t["policy"]: t["loss"] for t in told if t.get("step") == 1}
 
 
+def end_of(t):
+    return f"{t['policy']} {t['validation_loss']:.4f}" + (f" ({t['skipped_steps']} skipped)" if t["skipped_steps"] else "")
+
+
 def compare(program, text, work, engines, accumulation, policies, steps):
     """The number of failures."""
     failures, alone = 0, None
@@ -89,7 +93,7 @@ def compare(program, text, work, engines, accumulation, policies, steps):
                 failures += 1
         last = [t for t in expected if "train_loss" in t]
         print(f"accumulation {accumulation}, {steps} steps, {ranks} {'ranks, ZeRO 0 to 3' if ranks > 1 else 'rank'}: "
-              + ", ".join(f"{t['policy']} {t['validation_loss']:.4f}" + (f" ({t['skipped_steps']} skipped)" if t["skipped_steps"] else "") for t in last)
+              + ", ".join(map(end_of, last))
               + (f"; first loss within {largest:.1e} of one rank's" if steps == 20 else ""), flush=True)
         if steps > 20 and not all(t["skipped_steps"] > 0 for t in last):
             print("FAILED: the scale has not overflowed")

@@ -315,7 +315,8 @@ inline nlohmann::json shared_manifest(communicator& comm, const checkpoint_optio
     for (const std::string& text : gather_texts(comm, "checkpoint.states", states.dump())) of_ranks.push_back(nlohmann::json::parse(text));
     for (const checkpoint_part& p : all.parts) {
         manifest["parts"][p.name] = of_ranks[0][p.name];
-        const bool differs = !p.is_of_first_rank && std::any_of(of_ranks.begin(), of_ranks.end(), [&](const nlohmann::json& j) { return j[p.name] != of_ranks[0][p.name]; });
+        const auto is_other = [&](const nlohmann::json& j) { return j[p.name] != of_ranks[0][p.name]; };
+        const bool differs = !p.is_of_first_rank && std::any_of(of_ranks.begin(), of_ranks.end(), is_other);
         for (const nlohmann::json& j : of_ranks) {
             if (differs) manifest["of_ranks"][p.name].push_back(j[p.name]);
         }
