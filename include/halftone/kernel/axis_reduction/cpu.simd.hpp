@@ -5,6 +5,9 @@
 /// only take floats, so that a further element type costs two functions.
 // A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
+#include <cstdint>
+#include <cstring>
+
 #include <halftone/kernel/axis_reduction/axis_reduction.hpp>
 #include <halftone/kernel/common/rows/walk.hpp>
 
@@ -22,6 +25,20 @@ void widen_elements(const void* from, extent stride, extent count, float* to) {
     }
     for_vectors(
         count, [&](extent j, int, auto n) __attribute__((always_inline)) { store(to + j, load(x + j, n), n); });
+}
+/// to[r * width + j] = from[r * stride + j], as floats. Rows that are read four rows later are prefetched, if they are
+/// among the first `known` ones: a processor's own prefetching ends with a page.
+template <class X>
+void widen_rows(const void* from, extent stride, extent rows, extent width, extent known, float* to) {
+    const X* x = static_cast<const X*>(from);
+    for (extent i = 0; i < rows; ++i, x += stride, to += width) {
+        const X* const later = i + 4 < known ? x + 4 * stride : x;
+        for_vectors(
+            width, [&](extent j, int, auto n) __attribute__((always_inline)) {
+                __builtin_prefetch(later + j);
+                store(to + j, load(x + j, n), n);
+            });
+    }
 }
 /// to[i * stride] = (or +=) from[i], rounded.
 template <class Y>
@@ -44,38 +61,44 @@ template <kernel::axis_term Term>
 HALFTONE_INLINE f32 axis_term_of(f32 x, f32 p) {
     using term = kernel::axis_term;
     if constexpr (Term == term::square) return (x - p) * (x - p);
-    if constexpr (Term == term::exponential) return exp(x - p);
+    if constexpr (Term == term::exponential) return exp_below_zero(x - p);
     if constexpr (Term == term::equal) return select(equal(x, p), splat(1.0f), splat(0.0f));
     if constexpr (Term == term::product) return select(equal(x, splat(0.0f)), p, x);
     return x;
 }
+/// NaNs in b are ignored by maxima and minima.
 template <kernel::axis_term Term>
 HALFTONE_INLINE f32 axis_combine(f32 a, f32 b) {
     using term = kernel::axis_term;
-    if constexpr (Term == term::maximum || Term == term::minimum) {
-        // b if it is larger (or smaller) than a, or NaN; a NaN in a counts as larger (or smaller) than any b.
-        const mask is_number = equal(b, b), beyond = Term == term::maximum ? less(a, b) : less(b, a);
-        return select(either(beyond, complement(is_number)), b, a);
-    } else if constexpr (Term == term::product) {
-        return a * b;
-    } else {
-        return a + b;
-    }
+    if constexpr (Term == term::maximum) return max(b, a);
+    if constexpr (Term == term::minimum) return min(b, a);
+    if constexpr (Term == term::product) return a * b;
+    return a + b;
 }
 
-/// The terms of at most axis_block floats, combined.
+/// The terms of at most axis_block floats, combined. For squares, *differences = the sum of x - parameter.
 template <kernel::axis_term Term>
-float reduce_block(const float* x, extent count, float parameter) {
+float reduce_block(const float* x, extent count, float parameter, float* differences) {
     constexpr float nothing = kernel::nothing_of(Term);
+    constexpr bool chooses = kernel::is_choice(Term), squares = Term == kernel::axis_term::square;
     const f32 p = splat(parameter);
-    four_vectors all = broadcast_four(nothing);
+    four_vectors all = broadcast_four(nothing), more = broadcast_four(0.0f);
+    mask numbers[4];
+    for (mask& m : numbers) m = equal(p, p);
     for_vectors_unrolled(
         count, [&](extent j, int k, auto n) __attribute__((always_inline)) {
-            const f32 t = keep(axis_term_of<Term>(load(x + j, n), p), n, splat(nothing));
-            all.v[k] = axis_combine<Term>(all.v[k], t);
+            const f32 v = load(x + j, n);
+            all.v[k] = axis_combine<Term>(all.v[k], keep(axis_term_of<Term>(v, p), n, splat(nothing)));
+            if constexpr (chooses) numbers[k] = both(numbers[k], equal(v, v));
+            if constexpr (squares) more.v[k] = more.v[k] + keep(v - p, n, splat(0.0f));
         });
+    if constexpr (squares) *differences = sum(more);
+    if constexpr (chooses) {
+        if (any(complement(both(both(numbers[0], numbers[1]), both(numbers[2], numbers[3])))))
+            return __builtin_nanf("");
+    }
     const f32 one = axis_combine<Term>(axis_combine<Term>(all.v[0], all.v[1]), axis_combine<Term>(all.v[2], all.v[3]));
-    if constexpr (kernel::is_choice(Term) || Term == kernel::axis_term::product) {
+    if constexpr (chooses || Term == kernel::axis_term::product) {
         float lanes[f32::lanes], found = nothing;
         store(lanes, one);
         for (const float lane : lanes) found = kernel::combine<Term>(found, lane);
@@ -85,30 +108,155 @@ float reduce_block(const float* x, extent count, float parameter) {
     }
 }
 
-/// all[j] = the terms of some rows of floats, combined with the previous all[j]; p[j] is the parameter of column j.
-/// Four rows at a time are combined before they are added to `all`.
+/// Combines Rows rows of floats with all[j], in pairs before they meet all[j]; p[j] is the parameter of column j. For
+/// squares, differences[j] += the sum of x - p[j]. Prefetches the rows from `later` on.
+template <kernel::axis_term Term, int Rows>
+HALFTONE_INLINE void reduce_few_rows(extent width, const float* x, extent stride, const float* later, const float* p,
+                                     float* all, float* differences) {
+    constexpr bool chooses = kernel::is_choice(Term), squares = Term == kernel::axis_term::square;
+    for_vectors(
+        width, [&](extent j, int, auto n) __attribute__((always_inline)) {
+            const f32 of = load(p + j, n);
+            f32 v[Rows], d[Rows];
+#pragma GCC unroll 4
+            for (int i = 0; i < Rows; ++i) {
+                const f32 in = load(x + i * stride + j, n);
+                __builtin_prefetch(later + i * stride + j);
+                d[i] = squares ? in - of : in;
+                v[i] = axis_term_of<Term>(in, of);
+            }
+            f32 before = load(all + j, n);
+            if constexpr (Rows == 4) {
+                if constexpr (squares) d[0] = (d[0] + d[1]) + (d[2] + d[3]);
+                if constexpr (chooses) {
+                    const mask numbers =
+                        both(both(equal(d[0], d[0]), equal(d[1], d[1])), both(equal(d[2], d[2]), equal(d[3], d[3])));
+                    before = select(numbers, before, splat(__builtin_nanf("")));
+                }
+                v[0] = axis_combine<Term>(axis_combine<Term>(v[0], v[1]), axis_combine<Term>(v[2], v[3]));
+            }
+            if constexpr (squares) store(differences + j, load(differences + j, n) + d[0], n);
+            // A NaN stays: max and min return their second operand then.
+            if constexpr (chooses) {
+                const f32 chosen = axis_combine<Term>(before, v[0]);
+                store(all + j, select(both(equal(before, before), equal(v[0], v[0])), chosen, before + v[0]), n);
+            } else {
+                store(all + j, axis_combine<Term>(before, v[0]), n);
+            }
+        });
+}
+/// The same of any number of rows, four at a time; rows after the first `known` ones are not prefetched.
 template <kernel::axis_term Term>
-void reduce_rows(extent rows, extent width, const float* x, extent stride, const float* p, float* all) {
+void reduce_rows(extent rows, extent width, const float* x, extent stride, extent known, const float* p, float* all,
+                 float* differences) {
     extent i = 0;
-    for (; i + 4 <= rows; i += 4, x += 4 * stride) {
-        for_vectors(
-            width, [&](extent j, int, auto n) __attribute__((always_inline)) {
-                const f32 of = load(p + j, n);
-                const auto term = [&](int row) __attribute__((always_inline)) {
-                    return axis_term_of<Term>(load(x + row * stride + j, n), of);
-                };
-                const f32 four =
-                    axis_combine<Term>(axis_combine<Term>(term(0), term(1)), axis_combine<Term>(term(2), term(3)));
-                store(all + j, axis_combine<Term>(load(all + j, n), four), n);
-            });
+    for (; i + 4 <= rows; i += 4, x += 4 * stride)
+        reduce_few_rows<Term, 4>(width, x, stride, i + 8 <= known ? x + 4 * stride : x, p, all, differences);
+    for (; i < rows; ++i, x += stride) reduce_few_rows<Term, 1>(width, x, stride, x, p, all, differences);
+}
+
+// Half as many doubles as a vector has floats. The following functions handle whole vectors: arrays of columns have room.
+constexpr int double_lanes = f32::lanes / 2;
+using doubles = double __attribute__((vector_size(double_lanes * 8)));
+using few_floats = float __attribute__((vector_size(double_lanes * 4)));
+using few_integers = std::int32_t __attribute__((vector_size(double_lanes * 4)));
+using long_integers = std::int64_t __attribute__((vector_size(double_lanes * 8)));
+
+HALFTONE_INLINE doubles load_doubles(const double* p) {
+    doubles r;
+    std::memcpy(&r, p, sizeof r);
+    return r;
+}
+HALFTONE_INLINE doubles load_doubles(const float* p) {
+    few_floats r;
+    std::memcpy(&r, p, sizeof r);
+    return __builtin_convertvector(r, doubles);
+}
+HALFTONE_INLINE void store_doubles(double* p, doubles v) { std::memcpy(p, &v, sizeof v); }
+
+// Tests of the bits, which hold if a program is compiled with -ffinite-math-only.
+HALFTONE_INLINE long_integers magnitude_bits(doubles v) { return reinterpret_cast<long_integers>(v) & INT64_MAX; }
+constexpr std::int64_t infinite_bits = std::int64_t{0x7ff} << 52;
+HALFTONE_INLINE doubles finite_shift(doubles v) { return magnitude_bits(v) == infinite_bits ? doubles{} : v; }
+
+template <kernel::axis_term Term>
+HALFTONE_INLINE doubles axis_combine(doubles a, doubles b) {
+    using term = kernel::axis_term;
+    if constexpr (Term == term::maximum || Term == term::minimum) {
+        const doubles chosen = (Term == term::maximum ? b > a : b < a) ? b : a;
+        const doubles first = magnitude_bits(b) > infinite_bits ? b : chosen;
+        return magnitude_bits(a) > infinite_bits ? a : first;
+    } else if constexpr (Term == term::product) {
+        return a * b;
+    } else {
+        return a + b;
     }
-    for (; i < rows; ++i, x += stride) {
-        for_vectors(
-            width, [&](extent j, int, auto n) __attribute__((always_inline)) {
-                const f32 term = axis_term_of<Term>(load(x + j, n), load(p + j, n));
-                store(all + j, axis_combine<Term>(load(all + j, n), term), n);
-            });
+}
+/// total[j] = total[j] combined with from[j]; from is floats or doubles.
+template <kernel::axis_term Term, class From>
+void fold_columns(extent width, const From* from, double* total) {
+    for (extent j = 0; j < width; j += double_lanes)
+        store_doubles(total + j, axis_combine<Term>(load_doubles(total + j), load_doubles(from + j)));
+}
+
+/// e^d for d <= 0, to 2^-50; 0 below -104; at d > 0 it is 1.
+HALFTONE_INLINE doubles exp_of_gap(doubles d) {
+    d = d < -104.0 ? doubles{} - 104.0 : d;
+    d = d > 0.0 ? doubles{} : d;
+    const few_integers n = __builtin_convertvector(d * 1.4426950408889634 - 0.5, few_integers);
+    const doubles r = d - __builtin_convertvector(n, doubles) * 0.6931471805599453;
+    doubles p = doubles{} + 1.0 / 479001600;
+    for (const double c : {1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120,
+                           1.0 / 24, 1.0 / 6, 1.0 / 2, 1.0, 1.0})
+        p = p * r + c;
+    const long_integers power = (__builtin_convertvector(n, long_integers) + 1023) << 52;
+    return p * reinterpret_cast<doubles>(power);
+}
+/// total[j] is a sum of exponentials of differences from the largest element, top[j]. Takes the larger one of top[j] and
+/// found[j] in its place, and writes it, or 0 if it is infinite, to parameters[j].
+inline void raise_columns(extent width, const float* found, double* top, double* total, float* parameters) {
+    for (extent j = 0; j < width; j += double_lanes) {
+        const doubles before = load_doubles(top + j);
+        const doubles largest = axis_combine<kernel::axis_term::maximum>(before, load_doubles(found + j));
+        const doubles shift = finite_shift(largest);
+        const few_floats rounded = __builtin_convertvector(shift, few_floats);
+        std::memcpy(parameters + j, &rounded, sizeof rounded);
+        store_doubles(top + j, largest);
+        store_doubles(total + j, load_doubles(total + j) * exp_of_gap(finite_shift(before) - shift));
     }
+}
+/// Adds sums[j], of differences from the largest element found[j], to total[j], of those from top[j], the largest of both.
+inline void add_exponentials(extent width, const double* found, const double* sums, const double* top, double* total) {
+    for (extent j = 0; j < width; j += double_lanes) {
+        const doubles gap = finite_shift(load_doubles(found + j)) - finite_shift(load_doubles(top + j));
+        store_doubles(total + j, load_doubles(total + j) + load_doubles(sums + j) * exp_of_gap(gap));
+    }
+}
+
+/// Sums and sums of squares about the mean, of `before` elements a column, and of `count` further ones with the sums
+/// more[j] and squares about their mean squares[j]: sums[j] and total[j] become those of both (Chan, Golub, LeVeque).
+HALFTONE_INLINE void add_squares(double before, double count, doubles more, doubles squares, double* sums,
+                                 double* total) {
+    const double share = before == 0 ? 0.0 : 1 / before, weight = before * count / (before + count);
+    const doubles old = load_doubles(sums), apart = more * (1 / count) - old * share;
+    store_doubles(sums, old + more);
+    store_doubles(total, load_doubles(total) + squares + apart * apart * weight);
+}
+/// The further ones by their squares about p[j] and their differences from it.
+inline void add_variances(extent width, double before, double count, const float* p, const float* squares,
+                          const float* differences, double* sums, double* total) {
+    for (extent j = 0; j < width; j += double_lanes) {
+        doubles off = load_doubles(differences + j);
+        off = magnitude_bits(off) > infinite_bits ? doubles{} : off;  // of an infinite mean
+        add_squares(before, count, load_doubles(p + j) * count + off,
+                    load_doubles(squares + j) - off * off * (1 / count), sums + j, total + j);
+    }
+}
+/// The further ones by their sums and squares about the mean.
+inline void join_variances(extent width, double before, double count, const double* more, const double* squares,
+                           double* sums, double* total) {
+    for (extent j = 0; j < width; j += double_lanes)
+        add_squares(before, count, load_doubles(more + j), load_doubles(squares + j), sums + j, total + j);
 }
 
 /// The gradient of an element x from its output's gradient q; p is the value of the output that the forward pass has
