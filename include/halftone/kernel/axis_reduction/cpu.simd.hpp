@@ -57,11 +57,30 @@ void narrow_elements(const float* from, extent count, void* to, extent stride, w
         });
 }
 
+/// e^x for x <= 2; 0 below -104. Where 2^n costs one instruction: e^x = 2^n 2^(k/8) e^r, with |r| <= log(2) / 16, for which
+/// a polynomial of degree 3 suffices. Relative error 2.1 2^-24.
+HALFTONE_INLINE f32 exp_up_to_two(f32 x) {
+    if constexpr (scales_by_all_powers) {
+        alignas(32) static constexpr float powers[] = {1.0f,          0x1.172b84p0f, 0x1.306fe0p0f, 0x1.4bfdaep0f,
+                                                       0x1.6a09e6p0f, 0x1.8ace54p0f, 0x1.ae89fap0f, 0x1.d5818ep0f};
+        constexpr float round_to_eighths = 0x1.8p20f;
+        const f32 bounded = max(splat(-104.0f), x);
+        const f32 shifted = fma(bounded, splat(1.44269504088896341f), splat(round_to_eighths));
+        const f32 n = shifted - splat(round_to_eighths);  // n + k / 8
+        const f32 r = fma(n, splat(2.12194440e-4f), fma(n, splat(-0.693359375f), bounded));
+        const f32 power = floats_of(look_up(load_small_table(powers), words_of(shifted)));
+        const f32 above_one = fma(fma(r, splat(0x1.555b7ep-3f), splat(0x1.0007b4p-1f)), r, splat(1.0f)) * r;
+        return scale_by_floor(fma(power, above_one, power), n);
+    } else {
+        return exp_below_zero(x);
+    }
+}
+
 template <kernel::axis_term Term>
 HALFTONE_INLINE f32 axis_term_of(f32 x, f32 p) {
     using term = kernel::axis_term;
     if constexpr (Term == term::square) return (x - p) * (x - p);
-    if constexpr (Term == term::exponential) return exp_below_zero(x - p);
+    if constexpr (Term == term::exponential) return exp_up_to_two(x - p);
     if constexpr (Term == term::equal) return select(equal(x, p), splat(1.0f), splat(0.0f));
     if constexpr (Term == term::product) return select(equal(x, splat(0.0f)), p, x);
     return x;
@@ -76,83 +95,118 @@ HALFTONE_INLINE f32 axis_combine(f32 a, f32 b) {
     return a + b;
 }
 
-/// The terms of at most axis_block floats, combined. For squares, *differences = the sum of x - parameter.
+/// What a pass finds besides the terms: for squares the sum of x - parameter, for exponentials the largest x.
 template <kernel::axis_term Term>
-float reduce_block(const float* x, extent count, float parameter, float* differences) {
+inline constexpr kernel::axis_term found_besides =
+    Term == kernel::axis_term::exponential ? kernel::axis_term::maximum : kernel::axis_term::value;
+template <kernel::axis_term Term>
+inline constexpr bool finds_more = Term == kernel::axis_term::exponential || Term == kernel::axis_term::square;
+
+/// The terms of at most axis_block floats, combined; *more = what is found besides.
+template <kernel::axis_term Term>
+float reduce_block(const float* x, extent count, float parameter, float* more) {
     constexpr float nothing = kernel::nothing_of(Term);
+    [[maybe_unused]] constexpr kernel::axis_term besides = found_besides<Term>;
     constexpr bool chooses = kernel::is_choice(Term), squares = Term == kernel::axis_term::square;
     const f32 p = splat(parameter);
-    four_vectors all = broadcast_four(nothing), more = broadcast_four(0.0f);
+    four_vectors all = broadcast_four(nothing), found = broadcast_four(kernel::nothing_of(besides));
     mask numbers[4];
-    for (mask& m : numbers) m = equal(p, p);
+    for (mask& m : numbers) m = equal(splat(nothing), splat(nothing));
     for_vectors_unrolled(
         count, [&](extent j, int k, auto n) __attribute__((always_inline)) {
             const f32 v = load(x + j, n);
             all.v[k] = axis_combine<Term>(all.v[k], keep(axis_term_of<Term>(v, p), n, splat(nothing)));
             if constexpr (chooses) numbers[k] = both(numbers[k], equal(v, v));
-            if constexpr (squares) more.v[k] = more.v[k] + keep(v - p, n, splat(0.0f));
+            if constexpr (finds_more<Term>)
+                found.v[k] =
+                    axis_combine<besides>(found.v[k], keep(squares ? v - p : v, n, splat(kernel::nothing_of(besides))));
         });
-    if constexpr (squares) *differences = sum(more);
+    if constexpr (finds_more<Term>) *more = squares ? sum(found) : maximum(found);
     if constexpr (chooses) {
         if (any(complement(both(both(numbers[0], numbers[1]), both(numbers[2], numbers[3])))))
             return __builtin_nanf("");
     }
     const f32 one = axis_combine<Term>(axis_combine<Term>(all.v[0], all.v[1]), axis_combine<Term>(all.v[2], all.v[3]));
     if constexpr (chooses || Term == kernel::axis_term::product) {
-        float lanes[f32::lanes], found = nothing;
+        float lanes[f32::lanes], chosen = nothing;
         store(lanes, one);
-        for (const float lane : lanes) found = kernel::combine<Term>(found, lane);
-        return found;
+        for (const float lane : lanes) chosen = kernel::combine<Term>(chosen, lane);
+        return chosen;
     } else {
         return sum(one);
     }
 }
 
-/// Combines Rows rows of floats with all[j], in pairs before they meet all[j]; p[j] is the parameter of column j. For
-/// squares, differences[j] += the sum of x - p[j]. Prefetches the rows from `later` on.
+/// The combination of four vectors, in pairs.
+template <kernel::axis_term Term>
+HALFTONE_INLINE f32 combine_four(const f32* v) {
+    return axis_combine<Term>(axis_combine<Term>(v[0], v[1]), axis_combine<Term>(v[2], v[3]));
+}
+/// Combines Rows rows of floats with all[j], in pairs before they meet all[j]; p[j] is the parameter of column j. Combines
+/// what is found besides with more[j]. Prefetches the rows from `later` on.
 template <kernel::axis_term Term, int Rows>
 HALFTONE_INLINE void reduce_few_rows(extent width, const float* x, extent stride, const float* later, const float* p,
-                                     float* all, float* differences) {
+                                     float* all, float* more) {
+    [[maybe_unused]] constexpr kernel::axis_term besides = found_besides<Term>;
     constexpr bool chooses = kernel::is_choice(Term), squares = Term == kernel::axis_term::square;
     for_vectors(
         width, [&](extent j, int, auto n) __attribute__((always_inline)) {
             const f32 of = load(p + j, n);
-            f32 v[Rows], d[Rows];
+            f32 v[Rows], found[Rows];
 #pragma GCC unroll 4
             for (int i = 0; i < Rows; ++i) {
                 const f32 in = load(x + i * stride + j, n);
                 __builtin_prefetch(later + i * stride + j);
-                d[i] = squares ? in - of : in;
+                found[i] = squares ? in - of : in;
                 v[i] = axis_term_of<Term>(in, of);
             }
             f32 before = load(all + j, n);
+            if constexpr (chooses && Rows == 4) {
+                const mask numbers = both(both(equal(found[0], found[0]), equal(found[1], found[1])),
+                                          both(equal(found[2], found[2]), equal(found[3], found[3])));
+                before = select(numbers, before, splat(__builtin_nanf("")));
+            }
             if constexpr (Rows == 4) {
-                if constexpr (squares) d[0] = (d[0] + d[1]) + (d[2] + d[3]);
-                if constexpr (chooses) {
-                    const mask numbers =
-                        both(both(equal(d[0], d[0]), equal(d[1], d[1])), both(equal(d[2], d[2]), equal(d[3], d[3])));
-                    before = select(numbers, before, splat(__builtin_nanf("")));
-                }
-                v[0] = axis_combine<Term>(axis_combine<Term>(v[0], v[1]), axis_combine<Term>(v[2], v[3]));
+                v[0] = combine_four<Term>(v);
+                if constexpr (finds_more<Term>) found[0] = combine_four<besides>(found);
             }
-            if constexpr (squares) store(differences + j, load(differences + j, n) + d[0], n);
-            // A NaN stays: max and min return their second operand then.
-            if constexpr (chooses) {
-                const f32 chosen = axis_combine<Term>(before, v[0]);
-                store(all + j, select(both(equal(before, before), equal(v[0], v[0])), chosen, before + v[0]), n);
-            } else {
-                store(all + j, axis_combine<Term>(before, v[0]), n);
-            }
+            if constexpr (finds_more<Term>) store(more + j, axis_combine<besides>(load(more + j, n), found[0]), n);
+            f32 together = axis_combine<Term>(before, v[0]);
+            // A NaN stays one: max and min return their second operand then.
+            if constexpr (chooses)
+                together = select(both(equal(before, before), equal(v[0], v[0])), together, before + v[0]);
+            store(all + j, together, n);
         });
 }
 /// The same of any number of rows, four at a time; rows after the first `known` ones are not prefetched.
 template <kernel::axis_term Term>
 void reduce_rows(extent rows, extent width, const float* x, extent stride, extent known, const float* p, float* all,
-                 float* differences) {
+                 float* more) {
     extent i = 0;
     for (; i + 4 <= rows; i += 4, x += 4 * stride)
-        reduce_few_rows<Term, 4>(width, x, stride, i + 8 <= known ? x + 4 * stride : x, p, all, differences);
-    for (; i < rows; ++i, x += stride) reduce_few_rows<Term, 1>(width, x, stride, x, p, all, differences);
+        reduce_few_rows<Term, 4>(width, x, stride, i + 8 <= known ? x + 4 * stride : x, p, all, more);
+    for (; i < rows; ++i, x += stride) reduce_few_rows<Term, 1>(width, x, stride, x, p, all, more);
+}
+
+/// Whether differences from p were small: their sum squared, divided by their number, is at most a quarter of the sum of
+/// their squares, in all columns.
+inline bool are_near_mean(extent width, float rows, const float* squares, const float* differences) {
+    bool near = true;
+    for_vectors(
+        width, [&](extent j, int, auto n) __attribute__((always_inline)) {
+            const f32 d = load(differences + j, n);
+            near = near && !any(complement(less_equal(d * d * (4 / rows), load(squares + j, n))));
+        });
+    return near;
+}
+/// Whether the largest elements are at most p + 2, in all columns.
+inline bool are_below(extent width, const float* largest, const float* p) {
+    bool below = true;
+    for_vectors(
+        width, [&](extent j, int, auto n) __attribute__((always_inline)) {
+            below = below && !any(complement(less_equal(load(largest + j, n), load(p + j, n) + 2.0f)));
+        });
+    return below;
 }
 
 // Half as many doubles as a vector has floats. The following functions handle whole vectors: arrays of columns have room.
@@ -212,15 +266,18 @@ HALFTONE_INLINE doubles exp_of_gap(doubles d) {
     const long_integers power = (__builtin_convertvector(n, long_integers) + 1023) << 52;
     return p * reinterpret_cast<doubles>(power);
 }
-/// total[j] is a sum of exponentials of differences from the largest element, top[j]. Takes the larger one of top[j] and
-/// found[j] in its place, and writes it, or 0 if it is infinite, to parameters[j].
-inline void raise_columns(extent width, const float* found, double* top, double* total, float* parameters) {
+/// total[j] is a sum of exponentials of differences from top[j]. Takes found[j] + above, if that is larger, in place of
+/// top[j], and writes it, or 0 if it is infinite, to parameters[j].
+inline void raise_columns(extent width, const float* found, double above, double* top, double* total,
+                          float* parameters) {
     for (extent j = 0; j < width; j += double_lanes) {
-        const doubles before = load_doubles(top + j);
-        const doubles largest = axis_combine<kernel::axis_term::maximum>(before, load_doubles(found + j));
+        const doubles before = load_doubles(top + j), more = load_doubles(found + j) + above;
+        const few_floats rounded = __builtin_convertvector(more, few_floats);
+        const doubles largest =
+            axis_combine<kernel::axis_term::maximum>(before, __builtin_convertvector(rounded, doubles));
         const doubles shift = finite_shift(largest);
-        const few_floats rounded = __builtin_convertvector(shift, few_floats);
-        std::memcpy(parameters + j, &rounded, sizeof rounded);
+        const few_floats subtracted = __builtin_convertvector(shift, few_floats);
+        std::memcpy(parameters + j, &subtracted, sizeof subtracted);
         store_doubles(top + j, largest);
         store_doubles(total + j, load_doubles(total + j) * exp_of_gap(finite_shift(before) - shift));
     }
@@ -242,14 +299,16 @@ HALFTONE_INLINE void add_squares(double before, double count, doubles more, doub
     store_doubles(sums, old + more);
     store_doubles(total, load_doubles(total) + squares + apart * apart * weight);
 }
-/// The further ones by their squares about p[j] and their differences from it.
-inline void add_variances(extent width, double before, double count, const float* p, const float* squares,
+/// The further ones by their squares about p[j] and the sum of their differences from it. p[j] becomes the mean of all.
+inline void add_variances(extent width, double before, double count, float* p, const float* squares,
                           const float* differences, double* sums, double* total) {
     for (extent j = 0; j < width; j += double_lanes) {
         doubles off = load_doubles(differences + j);
         off = magnitude_bits(off) > infinite_bits ? doubles{} : off;  // of an infinite mean
         add_squares(before, count, load_doubles(p + j) * count + off,
                     load_doubles(squares + j) - off * off * (1 / count), sums + j, total + j);
+        const few_floats mean = __builtin_convertvector(load_doubles(sums + j) * (1 / (before + count)), few_floats);
+        std::memcpy(p + j, &mean, sizeof mean);
     }
 }
 /// The further ones by their sums and squares about the mean.

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/kernel/axis_reduction/axis_reduction.hpp>
@@ -33,8 +34,8 @@ namespace axis_cpu {
 /// The largest number of outputs of a task; the rows whose terms are added in float before the result is added in
 /// double; and the floats that are widened at a time.
 inline constexpr extent columns = 1024, rows_in_float = 64, widened = 4 * columns;
-/// How many elements before they are reduced those of another run are prefetched.
-inline constexpr extent prefetched = 3 * axis_block;
+/// How many bytes of an output are prefetched before they are read.
+inline constexpr extent bytes_ahead = 10240;
 
 /// Elements whose type is erased.
 struct source {
@@ -74,10 +75,11 @@ sink sink_of(const cpu& device, Y* y) {
 /// One pass over the elements, and what combines its results.
 struct pass {
     float nothing;
-    bool chooses;  ///< whether it determines the largest or the smallest element
-    float (*block)(const float* x, extent count, float parameter, float* differences);
+    float nothing_more;  ///< of what is found besides
+    bool chooses;        ///< whether it determines the largest or the smallest element
+    float (*block)(const float* x, extent count, float parameter, float* more);
     void (*rows)(extent rows, extent width, const float* x, extent stride, extent known, const float* p, float* all,
-                 float* differences);
+                 float* more);
     void (*fold)(extent width, const float* from, double* total);
     void (*join)(extent width, const double* from, double* total);
     double (*combine)(double a, double b);
@@ -85,6 +87,7 @@ struct pass {
 template <axis_term Term>
 pass pass_of(const cpu& device) {
     return {nothing_of(Term),
+            Term == axis_term::exponential ? -beyond_all : 0.0f,
             is_choice(Term),
             device.select(&portable::reduce_block<Term>, &avx2::reduce_block<Term>, &avx512::reduce_block<Term>),
             device.select(&portable::reduce_rows<Term>, &avx2::reduce_rows<Term>, &avx512::reduce_rows<Term>),
@@ -99,8 +102,10 @@ pass pass_of(const cpu& device) {
 /// about a mean, or the largest elements that belong to sums of exponentials.
 struct worker {
     double total[columns], center[columns];
-    float parameters[columns], all[columns], slopes[columns], buffer[widened];
+    float parameters[columns], all[columns], more[columns], buffer[widened];
 };
+/// Arrays of a worker have room for whole vectors.
+inline constexpr extent padded(extent width) { return (width + 15) / 16 * 16; }
 
 /// The division of outputs among tasks, and of their elements into pieces.
 struct plan {
@@ -123,7 +128,8 @@ struct run_at {
 };
 
 /// How the elements of an output become its result: by one pass; or block by block by two, of which the second needs
-/// what the first has found, the block's mean or the largest element so far.
+/// what the first has found, a mean or the largest element. If the mean or the largest element of earlier blocks serves
+/// as well, which the second pass tells, a block takes only the second.
 struct method {
     enum class kind { terms, variance, logsumexp } of_kind;
     pass first, second;
@@ -132,6 +138,8 @@ struct method {
     decltype(&portable::add_exponentials) add_exponentials;
     decltype(&portable::add_variances) add_variances;
     decltype(&portable::join_variances) join_variances;
+    decltype(&portable::are_near_mean) are_near_mean;
+    decltype(&portable::are_below) are_below;
 
     static method of(const cpu& device, axis_operation operation, extent size, double factor);
     /// One pass.
@@ -148,6 +156,10 @@ struct state {
 
     /// Adds a block of `count` elements to the `before` ones.
     void add(const method& how, extent before, const float* x, extent count, float parameter);
+
+  private:
+    void add_squares(const method& how, extent before, const float* x, extent count);
+    void add_exponentials(const method& how, const float* x, extent count);
 };
 
 /// Reduces the elements [begin, end) of one output.
@@ -188,7 +200,8 @@ inline plan plan::of(const axis_layout& l) {
     p.tasks = group == 0 ? 0 : l.outputs / group * p.tiles;
     const extent in_task = std::min(group, p.each) * l.reduced_size,
                  granule = p.is_columns ? rows_in_float : axis_block;
-    p.pieces = p.tasks == 0 || p.tasks >= 32 ? 1 : std::clamp<extent>(in_task / 32768, 1, 64);
+    p.pieces =
+        p.tasks == 0 || p.tasks >= 32 ? 1 : std::clamp<extent>(in_task / 32768, 1, std::max<extent>(128 / p.tasks, 4));
     p.piece_size = ((l.reduced_size + p.pieces - 1) / p.pieces + granule - 1) / granule * granule;
     p.pieces = l.reduced_size == 0 ? 1 : (l.reduced_size + p.piece_size - 1) / p.piece_size;
     return p;
@@ -201,28 +214,59 @@ inline run_at::run_at(const axis_layout& l, extent index, extent end) {
     count = std::min(run.count - index % run.count, end - index);
 }
 
-inline void state::add(const method& how, extent before, const float* x, extent count, float parameter) {
+inline void state::add_squares(const method& how, extent before, const float* x, extent count) {
+    const auto n = static_cast<double>(count), old = static_cast<double>(before);
     float off = 0;
-    if (how.of_kind == method::kind::terms) {
-        total = how.first.combine(total, static_cast<double>(how.first.block(x, count, parameter, &off)));
-    } else if (how.of_kind == method::kind::logsumexp) {
-        const double largest =
-            combine<axis_term::maximum>(center, static_cast<double>(how.first.block(x, count, 0, &off)));
-        if (total != 0 && largest != center) total *= std::exp(finite_shift(center) - finite_shift(largest));
-        center = largest;
-        total += static_cast<double>(how.second.block(x, count, static_cast<float>(finite_shift(center)), &off));
-    } else {
-        // The squares about the block's mean, and then those about the mean of all: Chan, Golub, LeVeque, "Updating
-        // formulae and a pairwise algorithm for computing sample variances".
-        const auto n = static_cast<double>(count), old = static_cast<double>(before);
-        const auto p = static_cast<float>(static_cast<double>(how.first.block(x, count, 0, &off)) / n);
-        double squares = static_cast<double>(how.second.block(x, count, p, &off));
-        const double rest = is_nan(off) ? 0 : static_cast<double>(off), sum = static_cast<double>(p) * n + rest;
-        squares -= rest * rest / n;
-        const double apart = before == 0 ? 0 : sum / n - center / old;
-        total += squares + apart * apart * (old * n / (old + n));
-        center += sum;
+    auto p =
+        static_cast<float>(before == 0 ? static_cast<double>(how.first.block(x, count, 0, &off)) / n : center / old);
+    float squares = how.second.block(x, count, p, &off);
+    if (before != 0 && !(off * off * (4 / static_cast<float>(count)) <= squares)) {
+        p = static_cast<float>(static_cast<double>(how.first.block(x, count, 0, &off)) / n);
+        squares = how.second.block(x, count, p, &off);
     }
+    // The squares about the block's mean, and then those about the mean of all: Chan, Golub, LeVeque, "Updating formulae
+    // and a pairwise algorithm for computing sample variances".
+    const double rest = is_nan(off) ? 0 : static_cast<double>(off), sum = static_cast<double>(p) * n + rest;
+    const double apart = before == 0 ? 0 : sum / n - center / old;
+    total += static_cast<double>(squares) - rest * rest / n + apart * apart * (old * n / (old + n));
+    center += sum;
+}
+
+inline void state::add_exponentials(const method& how, const float* x, extent count) {
+    float largest = 0;
+    if (std::abs(center) < HUGE_VAL) {
+        const double sum = static_cast<double>(how.second.block(x, count, static_cast<float>(center), &largest));
+        if (static_cast<double>(largest) <= center + 2) {
+            total += sum;
+            return;
+        }
+    }
+    const double found =
+        combine<axis_term::maximum>(center, static_cast<double>(how.first.block(x, count, 0, &largest)));
+    if (total != 0) total *= std::exp(finite_shift(center) - finite_shift(found));
+    center = found;
+    // An infinite or missing largest element is the result.
+    if (std::abs(center) < HUGE_VAL)
+        total += static_cast<double>(how.second.block(x, count, static_cast<float>(center), &largest));
+}
+
+inline void state::add(const method& how, extent before, const float* x, extent count, float parameter) {
+    if (how.of_kind == method::kind::variance) return add_squares(how, before, x, count);
+    if (how.of_kind == method::kind::logsumexp) return add_exponentials(how, x, count);
+    float none;
+    total = how.first.combine(total, static_cast<double>(how.first.block(x, count, parameter, &none)));
+}
+
+/// Prefetches elements of an output that will be read later: a processor's own prefetching ends where a run or a page
+/// does. Those behind the last one are likely the next output's.
+HALFTONE_INLINE void prefetch_later(const source& x, const axis_layout& l, extent first, extent i, extent end) {
+    extent offset = i - axis_block + bytes_ahead / x.bytes, count = axis_block;
+    if (l.reduced_count > 1) {
+        if (offset >= end) return;
+        const run_at later(l, offset, end);
+        offset = later.offset, count = std::min(count, later.count);
+    }
+    halftone::detail::prefetch(x.data + (first + offset) * x.bytes, static_cast<std::size_t>(count * x.bytes));
 }
 
 inline state reduce_output(const source& x, const axis_layout& l, const method& how, extent output, extent begin,
@@ -234,13 +278,7 @@ inline state reduce_output(const source& x, const axis_layout& l, const method& 
         const run_at run(l, i, end);
         const extent count = std::min(run.count, axis_block - held);
         i += count;
-        // A processor's own prefetching ends where a run does.
-        if (l.reduced_count > 1 && count >= 64 && i + prefetched < end) {
-            const run_at later(l, i + prefetched, end);
-            if (later.stride == 1)
-                halftone::detail::prefetch(x.data + (first + later.offset) * x.bytes,
-                                           static_cast<std::size_t>(std::min(axis_block, later.count) * x.bytes));
-        }
+        if (count >= 64 && run.stride == 1) prefetch_later(x, l, first, i, end);
         if (held == 0 && (count == axis_block || i == end)) {
             all.add(how, reduced, x.floats(first + run.offset, run.stride, count, buffer), count, parameter);
             reduced += count;
@@ -257,55 +295,99 @@ inline state reduce_output(const source& x, const axis_layout& l, const method& 
     return all;
 }
 
-/// Calls with.rows for the elements [begin, end) of adjacent outputs, which begin at the offset `first`.
-inline void visit_rows(const source& x, const axis_layout& l, const pass& with, extent first, extent width,
-                       extent begin, extent end, bool prefetches, worker& w) {
+/// Some rows of adjacent outputs, of which the first has its first element at the offset `first`, and is output `column`
+/// of its task.
+struct rows_of_columns {
+    const source& x;
+    const axis_layout& l;
+    extent first, column, width, begin, end;
+
+    rows_of_columns narrowed(extent from, extent to) const {
+        return {x, l, first + from, column + from, std::min(to, width - from), begin, end};
+    }
+    /// Calls with.rows for them.
+    void visit(const pass& with, bool prefetches, worker& w) const;
+    /// Two passes: for the mean, or the largest element, and with that. If they are not all rows, exponentials are of
+    /// differences from 2 more than the largest element, so that it serves later rows with elements up to 4 larger.
+    void two_passes(const method& how, bool is_all, worker& w) const;
+    /// The second pass alone with what is known from earlier rows; both for columns in which that does not serve.
+    void second_pass(const method& how, worker& w) const;
+};
+
+inline void rows_of_columns::visit(const pass& with, bool prefetches, worker& w) const {
+    std::fill_n(w.all + column, padded(width), with.nothing);
+    std::fill_n(w.more + column, padded(width), with.nothing_more);
     for (extent i = begin; i < end;) {
         const run_at run(l, i, end);
         const extent known = prefetches ? run_at(l, i, l.reduced_size).count : 0;
         const std::byte* const from = x.data + (first + run.offset) * x.bytes;
-        if (x.is_float) {
-            with.rows(run.count, width, reinterpret_cast<const float*>(from), run.stride, known, w.parameters, w.all,
-                      w.slopes);
-            i += run.count;
-            continue;
+        const float *const p = w.parameters + column, *floats = reinterpret_cast<const float*>(from);
+        extent rows = run.count;
+        if (!x.is_float) {
+            rows = std::min(rows, widened / width / 4 * 4);
+            x.widen_rows(from, run.stride, rows, width, known, w.buffer);
+            floats = w.buffer;
         }
-        const extent rows = std::min(run.count, widened / width / 4 * 4);
-        x.widen_rows(from, run.stride, rows, width, known, w.buffer);
-        with.rows(rows, width, w.buffer, width, 0, w.parameters, w.all, w.slopes);
+        with.rows(rows, width, floats, x.is_float ? run.stride : width, x.is_float ? known : 0, p, w.all + column,
+                  w.more + column);
         i += rows;
+    }
+}
+
+inline void rows_of_columns::two_passes(const method& how, bool is_all, worker& w) const {
+    visit(how.first, true, w);
+    if (how.of_kind == method::kind::logsumexp) {
+        how.raise(width, w.all + column, is_all ? 0 : 2, w.center + column, w.total + column, w.parameters + column);
+    } else {
+        const float share = 1.0f / static_cast<float>(end - begin);
+        for (extent j = column; j < column + padded(width); ++j) w.parameters[j] = w.all[j] * share;
+    }
+    visit(how.second, false, w);
+    // An infinite largest element is the result, unless there is a NaN. It serves no other rows.
+    for (extent j = column; j < column + width && how.of_kind == method::kind::logsumexp; ++j) {
+        if (is_inf(w.center[j])) w.all[j] = 0, w.parameters[j] = std::numeric_limits<float>::quiet_NaN();
+    }
+}
+
+inline void rows_of_columns::second_pass(const method& how, worker& w) const {
+    visit(how.second, true, w);
+    constexpr extent together = 64;
+    for (extent j = 0; j < width; j += together) {
+        const rows_of_columns some = narrowed(j, together);
+        const bool serves = how.of_kind == method::kind::variance
+                                ? how.are_near_mean(some.width, static_cast<float>(end - begin), w.all + some.column,
+                                                    w.more + some.column)
+                                : how.are_below(some.width, w.more + some.column, w.parameters + some.column);
+        if (!serves) some.two_passes(how, false, w);
     }
 }
 
 inline void reduce_columns(const source& x, const axis_layout& l, const method& how, extent output, extent width,
                            extent begin, extent end, worker& w) {
     using enum method::kind;
-    constexpr extent most_lanes = 16;
-    const extent first = l.output_offset(output), filled = (width + most_lanes - 1) / most_lanes * most_lanes;
-    std::fill_n(w.total, filled, how.nothing());
-    std::fill_n(w.center, filled, how.no_center());
-    std::fill_n(w.all, filled, how.first.nothing);
+    std::fill_n(w.total, padded(width), how.nothing());
+    std::fill_n(w.center, padded(width), how.no_center());
+    const extent first = l.output_offset(output);
+    if (how.of_kind == terms && how.first.chooses) {
+        rows_of_columns{x, l, first, 0, width, begin, end}.visit(how.first, true, w);
+        return how.first.fold(width, w.all, w.total);
+    }
     for (extent i = begin; i < end; i += rows_in_float) {
-        const extent rows = std::min(rows_in_float, end - i);
-        visit_rows(x, l, how.first, first, width, i, i + rows, true, w);
-        if (how.of_kind == terms && how.first.chooses) continue;
-        if (how.of_kind != terms) {
-            if (how.of_kind == logsumexp) how.raise(width, w.all, w.center, w.total, w.parameters);
-            const float share = 1.0f / static_cast<float>(rows);
-            for (extent j = 0; j < filled && how.of_kind == variance; ++j) w.parameters[j] = w.all[j] * share;
-            std::fill_n(w.all, filled, how.second.nothing);
-            std::fill_n(w.slopes, filled, 0.0f);
-            visit_rows(x, l, how.second, first, width, i, i + rows, false, w);
+        const rows_of_columns some{x, l, first, 0, width, i, std::min(i + rows_in_float, end)};
+        if (how.of_kind == terms) {
+            some.visit(how.first, true, w);
+        } else if (i == begin) {
+            some.two_passes(how, some.end == end, w);
+        } else {
+            some.second_pass(how, w);
         }
         if (how.of_kind == variance) {
-            how.add_variances(width, static_cast<double>(i - begin), static_cast<double>(rows), w.parameters, w.all,
-                              w.slopes, w.center, w.total);
+            how.add_variances(width, static_cast<double>(i - begin), static_cast<double>(some.end - i), w.parameters,
+                              w.all, w.more, w.center, w.total);
         } else {
             how.second.fold(width, w.all, w.total);
         }
-        std::fill_n(w.all, filled, how.first.nothing);
     }
-    if (how.of_kind == terms && how.first.chooses) how.first.fold(width, w.all, w.total);
 }
 
 inline method method::of(const cpu& device, const pass& only, double factor) {
@@ -317,7 +399,9 @@ inline method method::of(const cpu& device, const pass& only, double factor) {
             device.select(&portable::raise_columns, &avx2::raise_columns, &avx512::raise_columns),
             device.select(&portable::add_exponentials, &avx2::add_exponentials, &avx512::add_exponentials),
             device.select(&portable::add_variances, &avx2::add_variances, &avx512::add_variances),
-            device.select(&portable::join_variances, &avx2::join_variances, &avx512::join_variances)};
+            device.select(&portable::join_variances, &avx2::join_variances, &avx512::join_variances),
+            device.select(&portable::are_near_mean, &avx2::are_near_mean, &avx512::are_near_mean),
+            device.select(&portable::are_below, &avx2::are_below, &avx512::are_below)};
 }
 
 inline method method::of(const cpu& device, axis_operation operation, extent size, double factor) {
@@ -340,7 +424,7 @@ inline method method::of(const cpu& device, axis_operation operation, extent siz
 
 inline double method::result(double total, double center) const {
     if (of_kind != kind::logsumexp) return total * factor;
-    return is_inf(center) ? center : std::log(total) + center;
+    return is_inf(center) && !is_nan(total) ? center : std::log(total) + center;
 }
 
 inline void join_pieces(const method& how, const plan& cut, const axis_layout& l, extent first, extent count,
