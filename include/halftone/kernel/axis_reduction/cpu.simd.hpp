@@ -283,7 +283,7 @@ inline void raise_columns(extent width, const float* found, double above, double
     }
 }
 /// Adds sums[j], of differences from the largest element found[j], to total[j], of those from top[j], the largest of both.
-inline void add_exponentials(extent width, const double* found, const double* sums, const double* top, double* total) {
+inline void join_exponentials(extent width, const double* found, const double* sums, const double* top, double* total) {
     for (extent j = 0; j < width; j += double_lanes) {
         const doubles gap = finite_shift(load_doubles(found + j)) - finite_shift(load_doubles(top + j));
         store_doubles(total + j, load_doubles(total + j) + load_doubles(sums + j) * exp_of_gap(gap));

@@ -135,7 +135,7 @@ struct method {
     pass first, second;
     double factor, share;  ///< share: 1 divided by the number of elements
     decltype(&portable::raise_columns) raise;
-    decltype(&portable::add_exponentials) add_exponentials;
+    decltype(&portable::join_exponentials) join_exponentials;
     decltype(&portable::add_variances) add_variances;
     decltype(&portable::join_variances) join_variances;
     decltype(&portable::are_near_mean) are_near_mean;
@@ -397,7 +397,7 @@ inline method method::of(const cpu& device, const pass& only, double factor) {
             factor,
             1,
             device.select(&portable::raise_columns, &avx2::raise_columns, &avx512::raise_columns),
-            device.select(&portable::add_exponentials, &avx2::add_exponentials, &avx512::add_exponentials),
+            device.select(&portable::join_exponentials, &avx2::join_exponentials, &avx512::join_exponentials),
             device.select(&portable::add_variances, &avx2::add_variances, &avx512::add_variances),
             device.select(&portable::join_variances, &avx2::join_variances, &avx512::join_variances),
             device.select(&portable::are_near_mean, &avx2::are_near_mean, &avx512::are_near_mean),
@@ -441,7 +441,7 @@ inline void join_pieces(const method& how, const plan& cut, const axis_layout& l
         if (how.of_kind == method::kind::terms) {
             how.first.join(count, total, w.total);
         } else if (how.of_kind == method::kind::logsumexp) {
-            how.add_exponentials(count, center, total, w.center, w.total);
+            how.join_exponentials(count, center, total, w.center, w.total);
         } else {
             const extent before = piece * cut.piece_size, some = std::min(cut.piece_size, l.reduced_size - before);
             how.join_variances(count, static_cast<double>(before), static_cast<double>(some), center, total, w.center,
