@@ -143,7 +143,7 @@ HALFTONE_INLINE f32 combine_four(const f32* v) {
     return axis_combine<Term>(axis_combine<Term>(v[0], v[1]), axis_combine<Term>(v[2], v[3]));
 }
 /// Combines Rows rows of floats with all[j], in pairs before they meet all[j]; p[j] is the parameter of column j. Combines
-/// what is found besides with more[j]. Prefetches the rows from `later` on.
+/// what is found besides with more[j]. Prefetches the rows from `later` on, if it is not nullptr.
 template <kernel::axis_term Term, int Rows>
 HALFTONE_INLINE void reduce_few_rows(extent width, const float* x, extent stride, const float* later, const float* p,
                                      float* all, float* more) {
@@ -156,7 +156,7 @@ HALFTONE_INLINE void reduce_few_rows(extent width, const float* x, extent stride
 #pragma GCC unroll 4
             for (int i = 0; i < Rows; ++i) {
                 const f32 in = load(x + i * stride + j, n);
-                __builtin_prefetch(later + i * stride + j);
+                if (later != nullptr) __builtin_prefetch(later + i * stride + j);
                 found[i] = squares ? in - of : in;
                 v[i] = axis_term_of<Term>(in, of);
             }
@@ -184,8 +184,8 @@ void reduce_rows(extent rows, extent width, const float* x, extent stride, exten
                  float* more) {
     extent i = 0;
     for (; i + 4 <= rows; i += 4, x += 4 * stride)
-        reduce_few_rows<Term, 4>(width, x, stride, i + 8 <= known ? x + 4 * stride : x, p, all, more);
-    for (; i < rows; ++i, x += stride) reduce_few_rows<Term, 1>(width, x, stride, x, p, all, more);
+        reduce_few_rows<Term, 4>(width, x, stride, i + 8 <= known ? x + 4 * stride : nullptr, p, all, more);
+    for (; i < rows; ++i, x += stride) reduce_few_rows<Term, 1>(width, x, stride, nullptr, p, all, more);
 }
 
 /// Whether differences from p were small: their sum squared, divided by their number, is at most a quarter of the sum of

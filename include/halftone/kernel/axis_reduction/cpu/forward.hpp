@@ -201,7 +201,7 @@ inline plan plan::of(const axis_layout& l) {
     const extent in_task = std::min(group, p.each) * l.reduced_size,
                  granule = p.is_columns ? rows_in_float : axis_block;
     p.pieces =
-        p.tasks == 0 || p.tasks >= 32 ? 1 : std::clamp<extent>(in_task / 32768, 1, std::max<extent>(128 / p.tasks, 4));
+        p.tasks == 0 || p.tasks >= 32 ? 1 : std::clamp<extent>(in_task / 32768, 1, std::min<extent>(64, 128 / p.tasks));
     p.piece_size = ((l.reduced_size + p.pieces - 1) / p.pieces + granule - 1) / granule * granule;
     p.pieces = l.reduced_size == 0 ? 1 : (l.reduced_size + p.piece_size - 1) / p.piece_size;
     return p;
@@ -257,10 +257,11 @@ inline void state::add(const method& how, extent before, const float* x, extent 
     total = how.first.combine(total, static_cast<double>(how.first.block(x, count, parameter, &none)));
 }
 
-/// Prefetches elements of an output that will be read later: a processor's own prefetching ends where a run or a page
-/// does. Those behind the last one are likely the next output's.
-HALFTONE_INLINE void prefetch_later(const source& x, const axis_layout& l, extent first, extent i, extent end) {
-    extent offset = i - axis_block + bytes_ahead / x.bytes, count = axis_block;
+/// Prefetches as many elements of an output as have just been found, `count` before i, further on: a processor's own
+/// prefetching ends where a run or a page does. Those behind the last one are likely the next output's.
+HALFTONE_INLINE void prefetch_later(const source& x, const axis_layout& l, extent first, extent i, extent count,
+                                    extent end) {
+    extent offset = i - count + bytes_ahead / x.bytes;
     if (l.reduced_count > 1) {
         if (offset >= end) return;
         const run_at later(l, offset, end);
@@ -278,7 +279,7 @@ inline state reduce_output(const source& x, const axis_layout& l, const method& 
         const run_at run(l, i, end);
         const extent count = std::min(run.count, axis_block - held);
         i += count;
-        if (count >= 64 && run.stride == 1) prefetch_later(x, l, first, i, end);
+        if (count >= 64 && run.stride == 1) prefetch_later(x, l, first, i, count, end);
         if (held == 0 && (count == axis_block || i == end)) {
             all.add(how, reduced, x.floats(first + run.offset, run.stride, count, buffer), count, parameter);
             reduced += count;
@@ -322,14 +323,13 @@ inline void rows_of_columns::visit(const pass& with, bool prefetches, worker& w)
         const extent known = prefetches ? run_at(l, i, l.reduced_size).count : 0;
         const std::byte* const from = x.data + (first + run.offset) * x.bytes;
         const float *const p = w.parameters + column, *floats = reinterpret_cast<const float*>(from);
-        extent rows = run.count;
+        extent rows = run.count, stride = run.stride;
         if (!x.is_float) {
             rows = std::min(rows, widened / width / 4 * 4);
-            x.widen_rows(from, run.stride, rows, width, known, w.buffer);
-            floats = w.buffer;
+            x.widen_rows(from, stride, rows, width, known, w.buffer);
+            floats = w.buffer, stride = width;
         }
-        with.rows(rows, width, floats, x.is_float ? run.stride : width, x.is_float ? known : 0, p, w.all + column,
-                  w.more + column);
+        with.rows(rows, width, floats, stride, x.is_float ? known : 0, p, w.all + column, w.more + column);
         i += rows;
     }
 }
@@ -429,8 +429,8 @@ inline double method::result(double total, double center) const {
 
 inline void join_pieces(const method& how, const plan& cut, const axis_layout& l, extent first, extent count,
                         const double* totals, const double* centers, worker& w) {
-    std::fill_n(w.total, columns, how.nothing());
-    std::fill_n(w.center, columns, how.no_center());
+    std::fill_n(w.total, padded(count), how.nothing());
+    std::fill_n(w.center, padded(count), how.no_center());
     const auto of_piece = [&](const double* from, extent piece) { return from + piece * l.outputs + first; };
     if (how.of_kind == method::kind::logsumexp) {
         for (extent piece = 0; piece < cut.pieces; ++piece) how.first.join(count, of_piece(centers, piece), w.center);
@@ -493,9 +493,10 @@ inline void reduce(cpu& device, const source& x, const axis_layout& l, const met
         if (has_center) std::copy_n(w.center, count, centers + piece * l.outputs + first);
     });
     if (!is_cut) return;
-    device.parallel_for(cut.tasks, sizeof(worker), [&](extent task, std::byte* scratch) {
+    constexpr extent joined = 256;
+    device.parallel_for((l.outputs + joined - 1) / joined, sizeof(worker), [&](extent index, std::byte* scratch) {
         worker& w = *reinterpret_cast<worker*>(scratch);
-        const extent first = cut.first(l, task), count = cut.count(l, task);
+        const extent first = index * joined, count = std::min(joined, l.outputs - first);
         join_pieces(how, cut, l, first, count, totals, centers, w);
         finish(first, count, w);
     });
