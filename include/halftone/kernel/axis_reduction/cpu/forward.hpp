@@ -274,12 +274,14 @@ inline state reduce_output(const source& x, const axis_layout& l, const method& 
                            extent end, float parameter, float* buffer) {
     const extent first = l.output_offset(output);
     state all{how.nothing(), how.no_center()};
+    // One pass over floats is so fast that the processor's own prefetching goes far enough ahead.
+    const bool prefetches = !x.is_float || how.of_kind != method::kind::terms;
     extent held = 0, reduced = 0;  // number of floats in the buffer, and of those that have left it
     for (extent i = begin; i < end;) {
         const run_at run(l, i, end);
         const extent count = std::min(run.count, axis_block - held);
         i += count;
-        if (count >= 64 && run.stride == 1) prefetch_later(x, l, first, i, count, end);
+        if (prefetches && count >= 64 && run.stride == 1) prefetch_later(x, l, first, i, count, end);
         if (held == 0 && (count == axis_block || i == end)) {
             all.add(how, reduced, x.floats(first + run.offset, run.stride, count, buffer), count, parameter);
             reduced += count;
