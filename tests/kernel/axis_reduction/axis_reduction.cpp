@@ -37,6 +37,14 @@ TEST_CASE("axis_reduction: results of another type, and long rows and columns") 
     });
 }
 
+TEST_CASE("axis_reduction: means and largest elements that change from block to block") {
+    support::for_each_set([](ht::isa set) {
+        ht::cpu device{{.threads = 2, .instruction_set = set}};
+        uneven_blocks(device);
+        special_blocks(device);
+    });
+}
+
 TEST_CASE("axis_reduction: strides, axes that are kept, infinities, NaNs, empty tensors") {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 1, .instruction_set = set}};
@@ -67,7 +75,8 @@ void same_bits(ht::isa set, const ht::shape<Rank>& s, ht::axis_list<Axes...> alo
         CHECK(one.same_bits(three));
     }
 }
-TEST_CASE("axis_reduction: the same bits at one and at three threads, and an error that does not grow with the length") {
+TEST_CASE(
+    "axis_reduction: the same bits at one and at three threads, and an error that does not grow with the length") {
     support::for_each_set([](ht::isa set) {
         same_bits<float>(set, ht::shape<1>{200003}, ht::axes<0>);
         same_bits<bfloat16>(set, ht::shape<2>{40001, 5}, ht::axes<0>);

@@ -237,6 +237,68 @@ void every_layout(Device& device, extent apart = 1) {
     all_operations<X, Y>(device, shape<4>{3, 1, 5, 4}, axes<1>, apart);
 }
 
+/// Elements whose mean and largest one change from block to block: they rise, fall, jump, or begin with a mask; along rows and
+/// columns, of one block and of several pieces.
+template <class Device>
+void uneven_blocks(Device& device) {
+    for (const extent n : {64, 65, 700, 20000}) {
+        for (const int kind : {0, 1, 2, 3}) {
+            CAPTURE(n);
+            CAPTURE(kind);
+            support::random data(static_cast<std::uint64_t>(n + kind));
+            const extent others = 3;
+            const guarded<float> rows(data.normals<float>(n * others)), columns(n * others);
+            for (extent i = 0; i < n; ++i) {
+                const auto at = static_cast<float>(i);
+                const float added = kind == 0   ? 0.02f * at
+                                    : kind == 1 ? -0.02f * at
+                                    : kind == 2 ? (i / 300 % 2 == 1 ? 500.0f : -500.0f)
+                                    : i < n / 2 ? -1e6f
+                                                : 0.0f;
+                for (extent o = 0; o < others; ++o) {
+                    rows[o * n + i] += added;
+                    columns[i * others + o] = rows[o * n + i];
+                }
+            }
+            for (const auto operation : {axis_operation::var, axis_operation::logsumexp}) {
+                forward<float, float>(device, rows.const_view(ht::shape<2>{others, n}), ht::axes<1>, operation);
+                forward<float, float>(device, columns.const_view(ht::shape<2>{n, others}), ht::axes<0>, operation);
+            }
+        }
+    }
+}
+/// An infinite element and a NaN in different blocks, in either order.
+template <class Device>
+void special_blocks(Device& device) {
+    constexpr float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
+    for (const extent n : {200, 3000, 40000}) {
+        // Of each column: a NaN at the end, infinity at the end, both in either order, all minus infinity, that at first.
+        std::vector<float> x(static_cast<std::size_t>(n * 6), 1.0f);
+        const auto at = [&](extent i, extent o) -> float& { return x[static_cast<std::size_t>(i * 6 + o)]; };
+        at(n - 1, 0) = nan, at(n - 1, 1) = infinity;
+        at(n / 3, 2) = infinity, at(n - 1, 2) = nan, at(n / 3, 3) = nan, at(n - 1, 3) = infinity;
+        for (extent i = 0; i < n; ++i) at(i, 4) = -infinity;
+        for (extent i = 0; i < n - 1; ++i) at(i, 5) = -infinity;
+        const ht::const_view<float, 2> down(x.data(), {n, 6});
+        std::vector<float> turned;
+        for (extent o = 0; o < 6; ++o) {
+            for (extent i = 0; i < n; ++i) turned.push_back(at(i, o));
+        }
+        float y[6], m[6];
+        const auto check = [&](const auto& in, auto along) {
+            ht::logsumexp(device, in, along, ht::view<float, 1>(y, {6}));
+            CHECK((ht::is_nan(y[0]) && y[1] == infinity && ht::is_nan(y[2]) && ht::is_nan(y[3]) && y[4] == -infinity));
+            CHECK(y[5] == 1);
+            ht::amax(device, in, along, ht::view<float, 1>(m, {6}));
+            CHECK((ht::is_nan(m[0]) && m[1] == infinity && ht::is_nan(m[2]) && ht::is_nan(m[3]) && m[4] == -infinity));
+            ht::var(device, in, along, ht::view<float, 1>(y, {6}));
+            for (const float v : y) CHECK(ht::is_nan(v));
+        };
+        check(down, ht::axes<0>);
+        check(ht::const_view<float, 2>(turned.data(), {6, n}), ht::axes<1>);
+    }
+}
+
 /// The free functions on a transposed and on a broadcast view, with and without the axes that are reduced.
 template <class Device>
 void free_functions(Device& device) {

@@ -11,12 +11,13 @@
 /// Numeric contract: elements are widened to float. Sums are computed in float within blocks of at most axis_block
 /// elements (on a GPU of more), such that a term passes through at most axis_depth additions; the sums of blocks are
 /// added in double. So the error of a sum does not grow with its length. A variance takes two passes, the first for the
-/// mean. A value computed from a sum in double is rounded to float, and then once to the result's type. The largest and
-/// the smallest element are exact; if an element is NaN, both are NaN. A sum of exponentials subtracts the largest
-/// element first, if that is finite. Products are computed in blocks like sums: in float within a block, where they may
-/// leave float's range even if the whole product does not; the error of a product is one rounding per element. The
-/// division into blocks depends only on shape and strides. If a view has doubles, everything is computed in double, in
-/// the order of the elements (reference.hpp).
+/// mean; on a CPU squares are about the mean of earlier blocks, if that is near the block's own, or about that, and are
+/// joined in double. A value computed from a sum in double is rounded to float, and then once to the result's type. The
+/// largest and the smallest element are exact; if an element is NaN, both are NaN. A sum of exponentials subtracts the
+/// largest element first, if that is finite; on a CPU a number that differs from it by at most 2. Products are computed in
+/// blocks like sums: in float within a block, where they may leave float's range even if the whole product does not; the
+/// error of a product is one rounding per element. The division into blocks depends only on shape and strides. If a view
+/// has doubles, everything is computed in double, in the order of the elements (reference.hpp).
 #pragma once
 
 #include <cstdint>
