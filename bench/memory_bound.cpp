@@ -7,6 +7,7 @@
 /// Bytes are those that must be read and written once. Large cases alternate between buffers of at least 192 MiB in
 /// total, so that none is in a cache when it is used; "cached" cases stay in the L2 and L3 caches. memory_bound/*.hpp
 /// has the families of operations, one a file.
+#include <memory_bound/choosing.hpp>
 #include <memory_bound/convert.hpp>
 #include <memory_bound/loss.hpp>
 #include <memory_bound/norm.hpp>
@@ -29,6 +30,8 @@ void run_type(const bench::memory_bound& b) {
     bench::column_sums<T>(b);
     bench::reductions<T>(b);
     bench::dropouts<T>(b);
+    bench::choosing<T>(b);
+    bench::rotaries<T>(b);
 }
 
 }  // namespace

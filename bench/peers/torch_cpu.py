@@ -273,6 +273,24 @@ def reduction(q):
 
 
 @op
+def index_select(q):
+    def make():
+        x, y = (sample(q["rows"], q["width"], dtype=dtype_of(q)) for _ in range(2))
+        index = torch.randint(0, q["rows"], (q["rows"],), dtype=torch.int32)
+        return [x], lambda x: torch.index_select(x, 0, index, out=y), []
+    return forward_or_backward(q, make)
+
+
+@op
+def gather(q):
+    def make():
+        x, y = (sample(q["rows"], q["width"], dtype=dtype_of(q)) for _ in range(2))
+        index = torch.randint(0, q["width"], (q["rows"], q["width"]))
+        return [x], lambda x: torch.gather(x, 1, index, out=y), []
+    return forward_or_backward(q, make)
+
+
+@op
 def dropout(q):
     def make():
         x = sample(q["rows"] * q["width"], dtype=dtype_of(q))
