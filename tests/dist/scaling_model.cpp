@@ -48,7 +48,7 @@ struct network : ht::nn::model {
 
     explicit network(auto& device) : model{device}, h{parameters(), depth}, head{parameters(), width, 7} { commit(*this, 7); }
     auto loss(auto& tape) const {
-        const std::vector<ht::bfloat16> data(static_cast<std::size_t>(rows * width), ht::bfloat16(0.5f));
+        static const std::vector<ht::bfloat16> data(static_cast<std::size_t>(rows * width), ht::bfloat16(0.5f));  // the backward pass reads them
         const auto y = head(tape, h(tape, tape.to_device(ht::const_view<ht::bfloat16, 2>(data.data(), {rows, width}))));
         return ht::mean(tape, ht::mul(tape, y, y));
     }

@@ -105,7 +105,8 @@ class basic_context {
         return over(values, true);
     }
     /// A constant whose values may be in host memory: on a GPU they are copied to the device then, in order with its
-    /// other work, and the host memory may be changed on return. Values that the device can read are not copied.
+    /// other work, and the host memory may be changed on return. Values that the device can read, as all on a CPU, are not
+    /// copied: they must stay valid and unchanged until the backward pass has run.
     template <class T, int Rank>
     variable<std::remove_const_t<T>, Rank> to_device(const view<T, Rank>& values) {
         if (device_->reaches(values.data())) return constant(values);
