@@ -22,6 +22,18 @@ TEST_CASE_TEMPLATE("rotary: as its definition, in both layouts, of strided heads
     });
 }
 
+TEST_CASE_TEMPLATE("rotary: results that are larger than caches", T, float, bfloat16) {
+    support::for_each_set([](ht::isa set) {
+        ht::cpu device{{.threads = 2, .instruction_set = set}};
+        for (const rotary_layout layout : {rotary_layout::half_split, rotary_layout::interleaved}) {
+            // 8 MiB and more; the last head is copied. Then heads that do not begin with a cache line.
+            const extent heads = 9 * 4 / static_cast<extent>(sizeof(T));
+            CHECK(is_right<T>(device, {.batch = 4, .time = 512, .heads = heads, .head_size = 128, .turned = heads - 1, .layout = layout, .positions = true}));
+            CHECK(is_right<T>(device, {.batch = 4, .time = 512, .heads = heads, .head_size = 128, .layout = layout, .positions = true, .offset = 3}));
+        }
+    });
+}
+
 TEST_CASE("rotary: a rotation and its inverse, and wrong arguments") {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 1, .instruction_set = set}};

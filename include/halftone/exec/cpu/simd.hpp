@@ -21,6 +21,8 @@
 ///     above_floor(v)  scale_by_floor(p, v)  v - floor(v), and p times 2 to the power floor(v)
 ///     halves                  two vectors' 16-bit numbers as integers, with C++'s operators; larger, smaller_unsigned
 ///     vector_block<N>         N vectors with all of these operators and functions, computed side by side to hide latencies
+///     swap_neighbours(v)      lanes 1, 0, 3, 2, ...
+///     load_twice(p)  load_twice(p, n)  p[0], p[0], p[1], p[1], ... of floats; n: the first n lanes, an even number
 ///     transpose(rows)         f32::lanes vectors as a square matrix, in place
 ///     wide, multiply_low(a, b) a vector of 64-bit integers, with C++'s operators; the products of their low halves
 ///     exp  exp2  log  rsqrt  erf  tanh  sigmoid  silu  gelu  and slopes of the last four: math.simd.hpp has their errors

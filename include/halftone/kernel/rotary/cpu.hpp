@@ -34,7 +34,8 @@ struct rotary<cpu> {
                                  a.y.stride_of(2),
                                  a.options.layout,
                                  a.options.inverse ? -1.0f : 1.0f,
-                                 a.mode};
+                                 a.mode,
+                                 is_non_temporal(a)};
         if (a.x.size() == 0) return;
         const row_partition partition = partition_rows(a.x.extent_of(0) * time, heads * head_size);
         device.parallel_for(partition.count, [&](extent piece) {
@@ -44,10 +45,21 @@ struct rotary<cpu> {
                 const extent position = a.positions.data() == nullptr ? t : extent{a.positions(b, t)};
                 body(token, &a.x(b, t, 0, 0), a.table.data() + position * a.table.extent_of(1), &a.y(b, t, 0, 0));
             }
+            if (token.non_temporal) detail::end_non_temporal();
         });
     }
 
   private:
+    /// Whether the result is large, is not x, and each half of a head is whole cache lines.
+    template <class T>
+    static bool is_non_temporal(const rotary_arguments<T>& a) {
+        const auto is_whole = [](extent elements) { return elements * static_cast<extent>(sizeof(T)) % 64 == 0; };
+        for (int axis = 0; axis < 3; ++axis) {
+            if (!is_whole(a.y.stride_of(axis))) return false;
+        }
+        return a.mode == write_mode::overwrite && a.y.data() != a.x.data() && is_whole(a.pairs()) &&
+               stores_non_temporal(a.y.data(), 1, a.y.size() * static_cast<extent>(sizeof(T)), 0);
+    }
     static void check_positions(const const_view<std::int32_t, 2>& positions, extent count) {
         if (positions.data() == nullptr) return;
         for (extent i = 0; i < positions.size(); ++i) {

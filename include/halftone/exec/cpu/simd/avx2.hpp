@@ -238,6 +238,15 @@ HALFTONE_INLINE f32 load(const float* p, int n) { return {_mm256_maskload_ps(p, 
 HALFTONE_INLINE void store(float* p, f32 a) { _mm256_storeu_ps(p, a.v); }
 HALFTONE_INLINE void store(float* p, f32 a, int n) { _mm256_maskstore_ps(p, first_lanes(n), a.v); }
 
+HALFTONE_INLINE f32 swap_neighbours(f32 a) { return {_mm256_permute_ps(a.v, 0xb1)}; }
+HALFTONE_INLINE f32 each_twice(__m128 a) {
+    return {_mm256_permutevar8x32_ps(_mm256_castps128_ps256(a), _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3))};
+}
+HALFTONE_INLINE f32 load_twice(const float* p) { return each_twice(_mm_loadu_ps(p)); }
+HALFTONE_INLINE f32 load_twice(const float* p, int n) {
+    return each_twice(_mm_maskload_ps(p, _mm_cmpgt_epi32(_mm_set1_epi32(n / 2), _mm_setr_epi32(0, 1, 2, 3))));
+}
+
 HALFTONE_INLINE f32 load(const bfloat16* p) { return widen_bfloat16(load_sixteen_bit(p)); }
 HALFTONE_INLINE f32 load(const bfloat16* p, int n) { return widen_bfloat16(load_sixteen_bit(p, n)); }
 HALFTONE_INLINE void store(bfloat16* p, f32 a) { store_sixteen_bit(p, narrow_bfloat16(a)); }

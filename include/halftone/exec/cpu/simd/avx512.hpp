@@ -242,6 +242,13 @@ HALFTONE_INLINE f32 load(const float* p, int n) { return {_mm512_maskz_loadu_ps(
 HALFTONE_INLINE void store(float* p, f32 a) { _mm512_storeu_ps(p, a.v); }
 HALFTONE_INLINE void store(float* p, f32 a, int n) { _mm512_mask_storeu_ps(p, first_lanes(n), a.v); }
 
+HALFTONE_INLINE f32 swap_neighbours(f32 a) { return {_mm512_permute_ps(a.v, 0xb1)}; }
+HALFTONE_INLINE f32 each_twice(__m512 a) {
+    return {_mm512_permutexvar_ps(_mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7), a)};
+}
+HALFTONE_INLINE f32 load_twice(const float* p) { return each_twice(_mm512_castps256_ps512(_mm256_loadu_ps(p))); }
+HALFTONE_INLINE f32 load_twice(const float* p, int n) { return each_twice(_mm512_maskz_loadu_ps(first_lanes(n / 2), p)); }
+
 HALFTONE_INLINE f32 load(const bfloat16* p) {
     return widen_bfloat16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }

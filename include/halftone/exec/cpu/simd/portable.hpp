@@ -45,6 +45,10 @@ HALFTONE_INLINE bit_lanes blend(int_lanes m, bit_lanes yes, bit_lanes no) {
 
 HALFTONE_INLINE f32 splat(float x) { return {float_lanes{x, x, x, x}}; }
 
+HALFTONE_INLINE f32 swap_neighbours(f32 a) { return {float_lanes{a.v[1], a.v[0], a.v[3], a.v[2]}}; }
+HALFTONE_INLINE f32 load_twice(const float* p) { return {float_lanes{p[0], p[0], p[1], p[1]}}; }
+HALFTONE_INLINE f32 load_twice(const float* p, int n) { return n > 2 ? load_twice(p) : f32{float_lanes{p[0], p[0], 0, 0}}; }
+
 HALFTONE_INLINE f32 operator+(f32 a, f32 b) { return {a.v + b.v}; }
 HALFTONE_INLINE f32 operator-(f32 a, f32 b) { return {a.v - b.v}; }
 HALFTONE_INLINE f32 operator*(f32 a, f32 b) { return {a.v * b.v}; }

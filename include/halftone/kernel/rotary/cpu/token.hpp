@@ -16,6 +16,7 @@ struct rotary_token {
     rotary_layout layout;
     float sign;  ///< the factor of the sines: 1, or -1 for the inverse
     write_mode mode;
+    bool non_temporal;  ///< results are not read again soon
 };
 
 }  // namespace kernel
