@@ -28,8 +28,10 @@ TEST_CASE_TEMPLATE("rotary: results that are larger than caches", T, float, bflo
         for (const rotary_layout layout : {rotary_layout::half_split, rotary_layout::interleaved}) {
             // 8 MiB and more; the last head is copied. Then heads that do not begin with a cache line.
             const extent heads = 9 * 4 / static_cast<extent>(sizeof(T));
-            CHECK(is_right<T>(device, {.batch = 4, .time = 512, .heads = heads, .head_size = 128, .turned = heads - 1, .layout = layout, .positions = true}));
-            CHECK(is_right<T>(device, {.batch = 4, .time = 512, .heads = heads, .head_size = 128, .layout = layout, .positions = true, .offset = 3}));
+            problem p{.batch = 4, .time = 512, .heads = heads, .head_size = 128, .turned = heads - 1, .layout = layout, .positions = true};
+            CHECK(is_right<T>(device, p));
+            p.offset = 3;
+            CHECK(is_right<T>(device, p));
         }
     });
 }
