@@ -7,8 +7,9 @@
 #
 #     tests/programs/mpi_training.sh [--full] [TRAIN_GPT]
 #
-# --full: under each stage of ZeRO, several moments of each phase; otherwise under ZeRO 3, and stopped in some phases alone. TRAIN_GPT is a train_gpt that knows MPI (-DHALFTONE_MPI=ON): killed
-# and stopped at random moments; with a rank whose disk is full, and one that gets SIGTERM. SEED chooses the moments.
+# --full: under each stage of ZeRO, several moments of each phase; otherwise under ZeRO 3, and stopped in some phases alone.
+# TRAIN_GPT is a train_gpt that knows MPI (-DHALFTONE_MPI=ON): killed and stopped at random moments; with a rank whose disk is full,
+# and one that gets SIGTERM. SEED chooses the moments.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 work=$(mktemp -d)
