@@ -8,7 +8,7 @@
 ///     ht::scatter_add(device, y, ht::axes<1>, index, x);          // x[i][index[i][j]] += y[i][j]
 ///     ht::index_add(device, y, ht::axes<0>, rows, x);             // x[rows[i]][j] += y[i][j]
 ///
-/// All of them are computed in the same way. The tensor is seen as rows of a table, and so is the result; row_numbers
+/// All of them are computed in the same way (but for single elements on the CPU: elements.hpp). The tensor is seen as rows of a table, and so is the result; row_numbers
 /// computes for each row of the result the number of its row in the table. Choosing rows by number is an embedding, and
 /// adding rows by number is an embedding's gradient, so that the kernels of kernel/embedding do the rest.
 ///
@@ -76,7 +76,8 @@ gather_layout gather_layout_of(const shape<Rank>& x, int axis, const shape<Rank>
 
 /// row_numbers(device, operation, layout, index, numbers): the table's row for each row of the result. forward(device,
 /// numbers, table, out): out[r] = table[numbers[r]]. add(device, numbers, from, table, mode): table[numbers[r]] = (or
-/// +=) the sum of from[r]. On the CPU row_numbers throws argument_error for an index outside the axis. Devices whose
+/// +=) the sum of from[r]. On the CPU row_numbers throws argument_error for the first index outside the axis; and
+/// elements(device, operation, layout, index, table, out) is row_numbers and forward in one pass, for rows of one element. Devices whose
 /// memory the host cannot read give a row of NaN for such an index, and add nothing.
 template <class Device>
 struct gather;
@@ -123,9 +124,18 @@ void with_row_numbers(Device& device, const char* operation, const kernel::gathe
     kernel::gather<Device>::row_numbers(device, operation, layout, index, numbers);
     run(const_view<std::int32_t, 1>(numbers));
 }
+/// Whether a device copies single elements without row numbers.
+template <class Device, class X>
+concept copies_elements = requires(Device& device, const kernel::gather_layout& layout, const const_view<std::int32_t, 1>& index,
+                                   const X* x, X* y) { kernel::gather<Device>::elements(device, "", layout, index, x, y); };
+
 template <class Device, class X, class Y, int Rank>
 void gather_views(Device& device, const char* operation, const kernel::gather_layout& layout,
                   const const_view<std::int32_t, 1>& index, const view<const X, Rank>& x, const view<Y, Rank>& y) {
+    if constexpr (std::is_same_v<X, Y> && copies_elements<Device, X>) {
+        if (layout.width == 1)
+            return kernel::gather<Device>::elements(device, operation, layout, index, x.data(), y.data());
+    }
     with_row_numbers(device, operation, layout, index, [&](const const_view<std::int32_t, 1>& numbers) {
         kernel::gather<Device>::forward(device, numbers, as_table(x, layout.width), as_table(y, layout.width));
     });
@@ -143,8 +153,8 @@ void scatter_views(Device& device, const char* operation, const kernel::gather_l
 
 /// torch.gather(x, axis, index): y[p] = x[p'], where p' is p with index[p] as its position along the axis. x, index and
 /// y have the same rank; index and y have the same shape, whose extents apart from the axis are at most x's. All are
-/// contiguous. Throws shape_error, and argument_error for an index outside the axis if the host can read it; otherwise
-/// its result is NaN.
+/// contiguous. Throws shape_error, and argument_error for the first index outside the axis if the host can read it (what
+/// is in y is then unspecified); otherwise its result is NaN.
 template <class Device, class X, int Axis, class Y, int Rank>
     requires(detail::kernel_device<Device> && detail::viewables<X, Y>)
 void gather(Device& device, const X& x, axis_list<Axis> along, const view<const std::int32_t, Rank>& index, const Y& y) {
