@@ -8,9 +8,10 @@
 ///     ht::scatter_add(device, y, ht::axes<1>, index, x);          // x[i][index[i][j]] += y[i][j]
 ///     ht::index_add(device, y, ht::axes<0>, rows, x);             // x[rows[i]][j] += y[i][j]
 ///
-/// All of them are computed in the same way (but for single elements on the CPU: elements.hpp). The tensor is seen as rows of a table, and so is the result; row_numbers
+/// All of them are computed in the same way. The tensor is seen as rows of a table, and so is the result; row_numbers
 /// computes for each row of the result the number of its row in the table. Choosing rows by number is an embedding, and
-/// adding rows by number is an embedding's gradient, so that the kernels of kernel/embedding do the rest.
+/// adding rows by number is an embedding's gradient, so that the kernels of kernel/embedding do the rest. On the CPU
+/// single elements are chosen without row numbers (rows/elements.hpp).
 ///
 /// Numeric contract: chosen elements are copied, and rounded once if the result's type is narrower. Elements added at
 /// the same position are summed in float (in double if one of the types is double), in an order that depends only on
@@ -77,8 +78,8 @@ gather_layout gather_layout_of(const shape<Rank>& x, int axis, const shape<Rank>
 /// row_numbers(device, operation, layout, index, numbers): the table's row for each row of the result. forward(device,
 /// numbers, table, out): out[r] = table[numbers[r]]. add(device, numbers, from, table, mode): table[numbers[r]] = (or
 /// +=) the sum of from[r]. On the CPU row_numbers throws argument_error for the first index outside the axis; and
-/// elements(device, operation, layout, index, table, out) is row_numbers and forward in one pass, for rows of one element. Devices whose
-/// memory the host cannot read give a row of NaN for such an index, and add nothing.
+/// elements(device, operation, layout, index, table, out) is row_numbers and forward in one pass, for rows of one
+/// element. Devices whose memory the host cannot read give a row of NaN for such an index, and add nothing.
 template <class Device>
 struct gather;
 
@@ -126,8 +127,10 @@ void with_row_numbers(Device& device, const char* operation, const kernel::gathe
 }
 /// Whether a device copies single elements without row numbers.
 template <class Device, class X>
-concept copies_elements = requires(Device& device, const kernel::gather_layout& layout, const const_view<std::int32_t, 1>& index,
-                                   const X* x, X* y) { kernel::gather<Device>::elements(device, "", layout, index, x, y); };
+concept copies_elements = requires(Device& device, const kernel::gather_layout& layout,
+                                   const const_view<std::int32_t, 1>& index, const X* x, X* y) {
+    kernel::gather<Device>::elements(device, "", layout, index, x, y);
+};
 
 template <class Device, class X, class Y, int Rank>
 void gather_views(Device& device, const char* operation, const kernel::gather_layout& layout,
