@@ -53,10 +53,10 @@ void large_result(ht::axis_list<Axis> axes, const ht::shape<2>& s, const ht::sha
 }
 
 TEST_CASE("gather, index_select: results that are stored past the caches") {
-    large_result<float>(ht::axes<0>, {40, 1004}, {2100, 1004}, true);         // rows of 251 times 16 bytes
-    large_result<bfloat16>(ht::axes<0>, {40, 1601}, {2621, 1601}, true);      // rows that are no multiple of 16 bytes
-    large_result<double>(ht::axes<0>, {40, 5}, {210001, 5}, true);            // short rows
-    large_result<float>(ht::axes<1>, {2101, 37}, {2101, 1003}, false);        // a number of elements that is no multiple of 4
+    large_result<float>(ht::axes<0>, {40, 1004}, {2100, 1004}, true);     // rows of 251 times 16 bytes
+    large_result<bfloat16>(ht::axes<0>, {40, 1601}, {2621, 1601}, true);  // rows that are no multiple of 16 bytes
+    large_result<double>(ht::axes<0>, {40, 5}, {210001, 5}, true);        // short rows
+    large_result<float>(ht::axes<1>, {2101, 37}, {2101, 1003}, false);    // a number of elements that is no multiple of 4
     large_result<double>(ht::axes<1>, {1051, 3}, {1051, 1003}, true);
     large_result<double>(ht::axes<0>, {37, 1003}, {1051, 1003}, false);
 }

@@ -127,8 +127,10 @@ void with_row_numbers(Device& device, const char* operation, const kernel::gathe
 }
 /// Whether a device copies single elements without row numbers.
 template <class Device, class X>
-concept copies_elements = requires(Device& device, const kernel::gather_layout& layout, const const_view<std::int32_t, 1>& index,
-                                   const X* x, X* y) { kernel::gather<Device>::elements(device, "", layout, index, x, y); };
+concept copies_elements = requires(Device& device, const kernel::gather_layout& layout,
+                                   const const_view<std::int32_t, 1>& index, const X* x, X* y) {
+    kernel::gather<Device>::elements(device, "", layout, index, x, y);
+};
 
 template <class Device, class X, class Y, int Rank>
 void gather_views(Device& device, const char* operation, const kernel::gather_layout& layout,

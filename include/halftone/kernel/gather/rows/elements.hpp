@@ -21,7 +21,7 @@ namespace kernel {
 /// two lines stay in the second-level cache.
 template <std::size_t Bytes>
 bool prefetches_next_line(const gather_layout& layout) {
-    const int last = layout.rank - 1;
+    const int last = line_axis(layout);
     const std::size_t bytes = static_cast<std::size_t>(layout.choices) * Bytes;
     return layout.along == 1 && layout.row_strides[last] == 0 &&
            static_cast<std::size_t>(layout.places[last]) * 64 >= bytes && bytes <= std::size_t{256} << 10;
@@ -77,7 +77,8 @@ void copy_elements(cpu& device, const char* operation, const gather_layout& layo
         });
         return all;
     };
-    const row_partition partition = partition_rows(rows, 1, longer_piece(rows));
+    // Where lines are not prefetched, each load may wait for memory.
+    const row_partition partition = partition_rows(rows, prefetches ? 1 : 4, longer_piece(rows));
     device.parallel_for(partition.count, [&](extent piece) {
         const extent end = partition.begin(piece) + partition.rows_of(piece);
         for (extent first = partition.begin(piece); first < end; first += block) {

@@ -19,7 +19,14 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// Consecutive rows of a result along the last of the axes that enumerate rows.
+/// The axis that lines are along: the last one that enumerates rows and is longer than 1.
+inline int line_axis(const gather_layout& layout) {
+    int a = layout.rank - 1;
+    while (a > 0 && layout.places[a] == 1) --a;
+    return a;
+}
+
+/// Consecutive rows of a result along line_axis.
 struct gather_line {
     extent first, count;           ///< rows of the result
     extent place;                  ///< of the first one, along the axis
@@ -34,7 +41,7 @@ struct gather_line {
 /// Calls f(line) for the lines of the rows [begin, begin + count).
 template <class F>
 void for_each_line(const gather_layout& layout, extent begin, extent count, const F& f) {
-    const int last = layout.rank - 1;
+    const int last = line_axis(layout);
     const extent end = begin + count;
     extent place[gather_layout::most_rank], rest = begin;
     for (int a = last; a >= 0; --a) place[a] = rest % layout.places[a], rest /= layout.places[a];
@@ -70,9 +77,11 @@ class index_check {
     bool takes(const gather_line& line) {
         const std::int32_t* const some = index_ + line.index;
         const extent count = line.index_step == 0 ? 1 : line.count;
-        if (are_inside_(some, count, choices_)) return true;
+        // A short line is checked without a call.
+        if (count >= 16 && are_inside_(some, count, choices_)) return true;
         extent i = 0;
-        while (some[i] >= 0 && some[i] < choices_) ++i;
+        while (i < count && some[i] >= 0 && some[i] < choices_) ++i;
+        if (i == count) return true;
         extent first = first_.load(std::memory_order_relaxed);
         while (line.index + i < first &&
                !first_.compare_exchange_weak(first, line.index + i, std::memory_order_relaxed)) {
