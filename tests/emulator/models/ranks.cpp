@@ -89,19 +89,22 @@ bool is_noticed(const options& o, const damage& d, const std::vector<seen>& want
         return true;
     }
 }
-/// Leaves out the wait for each collective in turn, those of parameters when a model is made included.
+/// Leaves out the wait for each collective in turn, those of parameters when a model is made included. All but `unread` of them are
+/// to be noticed.
 template <template <class> class Model = parallel_mlp::model>
-void check_waits(const std::vector<options>& strategies) {
+void check_waits(const std::vector<options>& strategies, std::size_t unread = 0) {
     for (const options& o : strategies) {
         CAPTURE(o.stage);
+        std::vector<std::string> unnoticed;
         const auto want = train<fp16, Model>(2, o);
         const std::vector<std::string> calls = calls_of<Model>(o);
         CHECK(calls.size() > 4);
         for (std::size_t i = 0; i < calls.size(); ++i) {
             const damage d{.kind = harm::wait_left_out, .call = static_cast<long>(i)};
-            CHECK_MESSAGE(is_noticed<Model>(o, d, want), "nobody needs the wait for collective ", i, " of ",
-                          calls.size(), ", ", calls[i]);
+            if (!is_noticed<Model>(o, d, want)) unnoticed.push_back(std::to_string(i) + ' ' + calls[i]);
         }
+        CAPTURE(unnoticed);
+        CHECK(unnoticed.size() == unread);
     }
 }
 
@@ -130,9 +133,12 @@ TEST_CASE("ranks on emulated GPUs: a collective that does not wait for the GPU's
 TEST_CASE("ranks on emulated GPUs: more waits, and more collectives that do not wait" * doctest::skip()) {
     const auto all = all_waits(2, std::size_t{25} << 20), small = all_waits(3, 2048);
     check_order({all[1], all[3], small[0]});
-    check_waits({small[0], small[1], small[2], small[3], all_waits(3, std::size_t{25} << 20)[4]});
+    check_waits({small[0], small[1], small[2], small[3]});
+    const options o = all_waits(3, std::size_t{25} << 20)[4];
+    // In each step the backward pass gathers what it does not read: the first block's biases, and its norm's gain, which only
+    // the gradient of its input would need.
+    check_waits({o}, 2);
     // With zero3, whose gathers mostly follow when nothing is under way: one of each unit.
-    const options& o = all_waits(3, std::size_t{25} << 20)[4];
     const auto want = train<fp16>(2, o);
     const std::vector<std::string> calls = calls_of<parallel_mlp::model>(o);
     std::set<std::string> noticed;
