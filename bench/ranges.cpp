@@ -6,14 +6,13 @@
 ///
 /// A step is a forward and backward pass of a GPT on a watched tape, as trainers have, clipping and AdamW. The same objects make both
 /// kinds of step; the tape listens or does not. tests/valgrind/ranges.sh counts instructions, also of programs without ranges.
-#include <random>
-
 #include <halftone/amp.hpp>
 #include <halftone/data/batches.hpp>
 #include <halftone/observe/trace/recorder.hpp>
 #include <halftone/observe/watch/watched_tape.hpp>
 
 #include <support/program.hpp>
+#include <support/random.hpp>
 
 namespace {
 
@@ -30,12 +29,7 @@ class training {
   public:
     training(ht::cpu& device, const size& s)
         : device_(device), model_(device, {.vocabulary = 256, .context = s.context, .layers = s.layers, .heads = s.heads, .width = s.width}) {
-        std::mt19937 engine(1);
-        std::uniform_int_distribution<std::int32_t> any(0, 255);
-        for (auto* ids : {&tokens_, &targets_}) {
-            ids->resize(static_cast<std::size_t>(s.batch * s.context));
-            for (auto& id : *ids) id = any(engine);
-        }
+        tokens_ = bench::random_classes(s.batch * s.context, 256, 1), targets_ = bench::random_classes(s.batch * s.context, 256, 2);
         batch_ = {{tokens_.data(), {s.batch, s.context}}, {targets_.data(), {s.batch, s.context}}};
     }
     void step(ht::range_listener* listener) {

@@ -3,7 +3,10 @@
 /// Operations that move elements: rows and elements chosen by an index, and rotary position embedding, which turns pairs of elements.
 #pragma once
 
+#include <algorithm>
+
 #include <memory_bound/family.hpp>
+#include <support/random.hpp>
 
 #include <halftone/kernel/gather/cpu.hpp>
 #include <halftone/kernel/gather/gather.hpp>
@@ -12,14 +15,12 @@
 
 namespace bench {
 
-/// Random numbers from 0 to below - 1.
+/// Random numbers from 0 to below - 1, in the device's memory.
 class random_indices {
   public:
     random_indices(halftone::cpu& device, extent n, extent below)
         : memory_(device.memory(), static_cast<std::size_t>(n) * sizeof(std::int32_t), halftone::memory_kind::other) {
-        std::mt19937 engine(static_cast<unsigned>(n));
-        std::uniform_int_distribution<std::int32_t> any(0, static_cast<std::int32_t>(below - 1));
-        for (extent i = 0; i < n; ++i) data()[i] = any(engine);
+        std::ranges::copy(random_classes(n, below, static_cast<unsigned>(n)), data());
     }
     std::int32_t* data() const { return reinterpret_cast<std::int32_t*>(memory_.data()); }
 
