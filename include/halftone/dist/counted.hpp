@@ -41,7 +41,7 @@ class traffic_counts {
   public:
     using clock = std::chrono::steady_clock;
     std::vector<traffic_row> rows;
-    double seconds_waited = 0, seconds_under_way = 0;
+    double seconds_under_way = 0;
 
     /// The number of the row, in which a call is counted.
     std::size_t count(const char* kind, const char* what, std::uint64_t bytes) {
@@ -66,14 +66,12 @@ class traffic_counts {
             std::size_t row;
             clock::time_point from = clock::now();
             ~until_end() {
-                const double seconds = seconds_since(from);
-                of.seconds_waited += seconds;
-                if (row < of.rows.size()) of.rows[row].seconds_waited += seconds;
+                if (row < of.rows.size()) of.rows[row].seconds_waited += seconds_since(from);
             }
         } const here{*this, row};
         return f();
     }
-    void clear() { rows.clear(), seconds_waited = seconds_under_way = 0; }
+    void clear() { rows.clear(), seconds_under_way = 0; }
 
   private:
     static double seconds_since(clock::time_point t) { return std::chrono::duration<double>(clock::now() - t).count(); }
@@ -143,7 +141,11 @@ class counted_communicator final : public communicator {
     /// The seconds in which at least one collective was under way: from the call that began it to the end of the wait for it.
     double seconds_under_way() const { return counts_->seconds_under_way; }
     /// Those of them in which this rank's program did nothing but begin collectives and wait for them.
-    double seconds_waited() const { return counts_->seconds_waited; }
+    double seconds_waited() const {
+        double sum = 0;
+        for (const traffic_row& r : counts_->rows) sum += r.seconds_waited;
+        return sum;
+    }
     /// The share of the time under way that was not waited for, because the program computed meanwhile; 0 to 1.
     double hidden_share() const {
         return seconds_under_way() > 0 ? std::max(0.0, 1 - seconds_waited() / seconds_under_way()) : 0.0;
