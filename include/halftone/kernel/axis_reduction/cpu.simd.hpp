@@ -95,6 +95,12 @@ HALFTONE_INLINE f32 axis_combine(f32 a, f32 b) {
     return a + b;
 }
 
+/// The combination of four vectors, in pairs.
+template <kernel::axis_term Term>
+HALFTONE_INLINE f32 combine_four(const f32* v) {
+    return axis_combine<Term>(axis_combine<Term>(v[0], v[1]), axis_combine<Term>(v[2], v[3]));
+}
+
 /// What a pass finds besides the terms: for squares the sum of x - parameter, for exponentials the largest x.
 template <kernel::axis_term Term>
 inline constexpr kernel::axis_term found_besides =
@@ -126,7 +132,7 @@ float reduce_block(const float* x, extent count, float parameter, float* more) {
         if (any(complement(both(both(numbers[0], numbers[1]), both(numbers[2], numbers[3])))))
             return __builtin_nanf("");
     }
-    const f32 one = axis_combine<Term>(axis_combine<Term>(all.v[0], all.v[1]), axis_combine<Term>(all.v[2], all.v[3]));
+    const f32 one = combine_four<Term>(all.v);
     if constexpr (chooses || Term == kernel::axis_term::product) {
         float lanes[f32::lanes], chosen = nothing;
         store(lanes, one);
@@ -137,11 +143,6 @@ float reduce_block(const float* x, extent count, float parameter, float* more) {
     }
 }
 
-/// The combination of four vectors, in pairs.
-template <kernel::axis_term Term>
-HALFTONE_INLINE f32 combine_four(const f32* v) {
-    return axis_combine<Term>(axis_combine<Term>(v[0], v[1]), axis_combine<Term>(v[2], v[3]));
-}
 /// Combines Rows rows of floats with all[j], in pairs before they meet all[j]; p[j] is the parameter of column j. Combines
 /// what is found besides with more[j]. Prefetches the rows from `later` on, if it is not nullptr.
 template <kernel::axis_term Term, int Rows>
