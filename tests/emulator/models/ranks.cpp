@@ -61,7 +61,7 @@ TEST_CASE("ranks on emulated GPUs: whole-number gradients give exactly one rank'
 }
 
 /// The strategies whose waits are left out.
-std::vector<options> all_waits(int layers, std::size_t bucket_bytes) {
+std::vector<options> all_waits(int layers, std::size_t bucket_bytes = options{}.bucket_bytes) {
     std::vector<options> all;
     for (int stage = -1; stage <= 3; ++stage)
         all.push_back({.stage = stage,
@@ -109,7 +109,7 @@ void check_waits(const std::vector<options>& strategies, std::size_t unread = 0)
 }
 
 TEST_CASE("ranks on emulated GPUs: every wait for a collective that is left out is noticed") {
-    check_waits(all_waits(2, std::size_t{25} << 20));
+    check_waits(all_waits(2));
 }
 /// Begins each collective before the work that the GPU has been given, which may write what it sends, or read what it overwrites. All
 /// but the first three, of parameters that are there when a model is made, are to be noticed.
@@ -127,14 +127,14 @@ void check_order(const std::vector<options>& strategies) {
 }
 
 TEST_CASE("ranks on emulated GPUs: a collective that does not wait for the GPU's work before it is noticed") {
-    const auto all = all_waits(2, std::size_t{25} << 20);
+    const auto all = all_waits(2);
     check_order({all[0], all[2]});  // data_parallel and zero1
 }
 TEST_CASE("ranks on emulated GPUs: more waits, and more collectives that do not wait" * doctest::skip()) {
-    const auto all = all_waits(2, std::size_t{25} << 20), small = all_waits(3, 2048);
+    const auto all = all_waits(2), small = all_waits(3, 2048);
     check_order({all[1], all[3], small[0]});
     check_waits({small[0], small[1], small[2], small[3]});
-    const options o = all_waits(3, std::size_t{25} << 20)[4];
+    const options o = all_waits(3)[4];
     // In each step the backward pass gathers what it does not read: the first block's biases, and its norm's gain, which only
     // the gradient of its input would need.
     check_waits({o}, 2);
