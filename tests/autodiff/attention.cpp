@@ -18,7 +18,7 @@
 #include "support/guarded.hpp"
 #include "support/random.hpp"
 
-namespace {
+namespace autodiff_attention_tests {
 
 namespace ht = halftone;
 using support::attention_of;
@@ -307,4 +307,4 @@ TEST_CASE("attention: head counts that do not divide the width") {
     CHECK_THROWS_AS(ht::self_attention<roles>(tape, qkv, 0), ht::shape_error);
 }
 
-}  // namespace
+}  // namespace autodiff_attention_tests

@@ -16,7 +16,7 @@
 #include "autodiff/compare.hpp"
 #include "autodiff/weigh.hpp"
 
-namespace {
+namespace autodiff_attention_golden_tests {
 
 namespace ht = halftone;
 using doubles = std::vector<double>;
@@ -98,4 +98,4 @@ TEST_CASE("attention with functions gives PyTorch's numbers") {
     SUBCASE("float") { check_all<float>(); }
 }
 
-}  // namespace
+}  // namespace autodiff_attention_golden_tests

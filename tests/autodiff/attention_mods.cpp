@@ -15,7 +15,7 @@
 #include "support/guarded.hpp"
 #include "support/random.hpp"
 
-namespace {
+namespace autodiff_attention_mods_tests {
 
 namespace ht = halftone;
 using doubles = std::vector<double>;
@@ -112,4 +112,4 @@ TEST_CASE("attention with functions: invalid arguments") {
     CHECK_THROWS_AS(results<float>(ht::attention_strategy::automatic, ht::sliding_window{0}), ht::argument_error);
 }
 
-}  // namespace
+}  // namespace autodiff_attention_mods_tests

@@ -22,7 +22,7 @@
 #include <halftone/autodiff/op/join.hpp>
 #include <halftone/autodiff/op/mask.hpp>
 
-namespace {
+namespace autodiff_autocast_types_tests {
 
 namespace ht = halftone;
 namespace op = ht::op;
@@ -262,4 +262,4 @@ TEST_CASE("autocast: the type of every result is PyTorch's") {
     CHECK(losses == 7 * 2 * 2);  // of each loss, of fp16 and of bf16, outside all regions and where one is switched off
 }
 
-}  // namespace
+}  // namespace autodiff_autocast_types_tests

@@ -7,7 +7,7 @@
 
 #include "autodiff/axis_reduction_checks.hpp"
 
-namespace {
+namespace autodiff_axis_reduction_tests {
 
 using namespace axis_tape_checks;
 
@@ -34,4 +34,4 @@ TEST_CASE("axis reductions on a tape: invalid arguments") {
     CHECK(ht::amax(eval, x, axes<0>).size() == 0);
 }
 
-}  // namespace
+}  // namespace autodiff_axis_reduction_tests

@@ -19,7 +19,7 @@
 
 #include "support/bounds.hpp"
 
-namespace {
+namespace autodiff_axis_reduction_golden_tests {
 
 namespace ht = halftone;
 using ht::axes, ht::bfloat16, ht::extent, ht::float16;
@@ -218,4 +218,4 @@ TEST_CASE("axis reductions on a tape: values and gradients of PyTorch") {
     CHECK(lines == 864);
 }
 
-}  // namespace
+}  // namespace autodiff_axis_reduction_golden_tests

@@ -12,7 +12,7 @@
 #include "support/random.hpp"
 #include "support/store_bytes.hpp"
 
-namespace {
+namespace autodiff_checkpoint_tests {
 
 namespace ht = halftone;
 using ht::extent;
@@ -217,4 +217,4 @@ TEST_CASE("checkpoint: every n-th block of a GPT has the bits of none, and less 
     CHECK_THROWS_AS((ht::nn::gpt<ht::amp_bf16>{device, {.layers = 1, .checkpointing = -1}}), ht::argument_error);
 }
 
-}  // namespace
+}  // namespace autodiff_checkpoint_tests

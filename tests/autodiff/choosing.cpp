@@ -5,7 +5,7 @@
 
 #include "autodiff/choosing_checks.hpp"
 
-namespace {
+namespace autodiff_choosing_tests {
 
 namespace ht = halftone;
 
@@ -30,4 +30,4 @@ TEST_CASE("choosing: an index outside the axis, sources of another shape") {
                          "index_add: the source is (2, 3); expected (1, 3), for 1 indices into (2, 3)", ht::shape_error);
 }
 
-}  // namespace
+}  // namespace autodiff_choosing_tests

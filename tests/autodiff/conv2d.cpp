@@ -16,7 +16,7 @@
 #include "autodiff/conv2d_checks.hpp"
 #include "support/bounds.hpp"
 
-namespace {
+namespace autodiff_conv2d_tests {
 
 namespace ht = halftone;
 using ht::bfloat16, ht::extent, ht::float16;
@@ -156,4 +156,4 @@ TEST_CASE("conv2d on tapes: shapes that do not fit") {
     CHECK_THROWS_AS(ht::conv2d(ctx, x, fitting, {.stride = {1, 0}}), ht::argument_error);
 }
 
-}  // namespace
+}  // namespace autodiff_conv2d_tests

@@ -5,7 +5,7 @@
 
 #include "autodiff/double_checks.hpp"
 
-namespace {
+namespace autodiff_double_tests {
 
 TEST_CASE("fp64 on the CPU: values and gradients within bounds of doubles") {
     halftone::cpu device{{.threads = 2}};
@@ -23,4 +23,4 @@ TEST_CASE("fp64 on the CPU: gradients of all operations against differences") {
     double_checks::own_operations(device);
 }
 
-}  // namespace
+}  // namespace autodiff_double_tests

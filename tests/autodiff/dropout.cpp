@@ -6,7 +6,7 @@
 
 #include "autodiff/dropout_checks.hpp"
 
-namespace {
+namespace autodiff_dropout_tests {
 
 namespace ht = halftone;
 
@@ -62,4 +62,4 @@ TEST_CASE("dropout: differentiated twice") {
     CHECK(wrong == 0);
 }
 
-}  // namespace
+}  // namespace autodiff_dropout_tests

@@ -7,7 +7,7 @@
 #include "autodiff/elementwise_checks.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace autodiff_elementwise_tests {
 
 namespace ht = halftone;
 
@@ -25,4 +25,4 @@ TEST_CASE("losses by name: values and gradients") {
     elementwise_checks::further(device);
 }
 
-}  // namespace
+}  // namespace autodiff_elementwise_tests

@@ -14,7 +14,7 @@
 #include "support/guarded.hpp"
 #include "support/random.hpp"
 
-namespace {
+namespace autodiff_embedding_tests {
 
 namespace ht = halftone;
 using support::guarded;
@@ -177,4 +177,4 @@ TEST_CASE("embedding: the row of padding_idx gets no gradient, positions do") {
         "embedding: padding_idx is 9; expected -9 to 8", ht::argument_error);
 }
 
-}  // namespace
+}  // namespace autodiff_embedding_tests

@@ -4,7 +4,7 @@
 #include "autodiff/empty_checks.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace autodiff_empty_tests {
 
 namespace ht = halftone;
 
@@ -15,4 +15,4 @@ TEST_CASE("tensors with an extent of 0: what PyTorch gives, forward and backward
     });
 }
 
-}  // namespace
+}  // namespace autodiff_empty_tests

@@ -12,7 +12,7 @@
 
 #include "support/gradient_sink.hpp"
 
-namespace {
+namespace autodiff_full_tests {
 
 namespace ht = halftone;
 
@@ -41,4 +41,4 @@ TEST_CASE("full: a constant, whose sum with a leaf has the leaf's gradient") {
     CHECK(support::doubles(tape.gradient(x)) == std::vector<double>{3, 3});
 }
 
-}  // namespace
+}  // namespace autodiff_full_tests

@@ -15,7 +15,7 @@
 #include "support/guarded.hpp"
 #include "support/random.hpp"
 
-namespace {
+namespace autodiff_gated_tests {
 
 namespace ht = halftone;
 using ht::bfloat16, ht::extent;
@@ -107,4 +107,4 @@ TEST_CASE("gates: glu's second half is the gate, a user's lambda, types, and odd
                                  ht::variable<float, 2>>);
 }
 
-}  // namespace
+}  // namespace autodiff_gated_tests

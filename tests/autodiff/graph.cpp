@@ -8,7 +8,7 @@
 #include <halftone/autodiff/engine/graph.hpp>
 #include <halftone/policy/operations.hpp>
 
-namespace {
+namespace autodiff_graph_tests {
 
 namespace ht = halftone;
 using ht::detail::graph;
@@ -147,4 +147,4 @@ TEST_CASE("graph: a pass ends with its records") {
     h.g.release(result), h.g.release(leaf), h.g.release(later);
 }
 
-}  // namespace
+}  // namespace autodiff_graph_tests

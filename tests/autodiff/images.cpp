@@ -5,7 +5,7 @@
 
 #include "autodiff/images_checks.hpp"
 
-namespace {
+namespace autodiff_images_tests {
 
 namespace ht = halftone;
 using ht::bfloat16;
@@ -66,4 +66,4 @@ TEST_CASE("batch_norm, group_norm on tapes: refusals") {
                          ht::shape_error);
 }
 
-}  // namespace
+}  // namespace autodiff_images_tests

@@ -20,7 +20,7 @@
 
 #include "support/bounds.hpp"
 
-namespace {
+namespace autodiff_images_golden_tests {
 
 namespace ht = halftone;
 using ht::bfloat16, ht::extent, ht::float16;
@@ -191,4 +191,4 @@ TEST_CASE("pooling, batch norm and group norm on a tape: values and gradients of
     CHECK(refused > 0);
 }
 
-}  // namespace
+}  // namespace autodiff_images_golden_tests

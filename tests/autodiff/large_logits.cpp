@@ -17,7 +17,7 @@
 #include "support/gradient_sink.hpp"
 #include "support/store_bytes.hpp"
 
-namespace {
+namespace autodiff_large_logits_tests {
 
 namespace ht = halftone;
 constexpr double u = 0x1p-24;
@@ -136,4 +136,4 @@ TEST_CASE("binary_cross_entropy_with_logits: loss and gradient at logits of any 
     });
 }
 
-}  // namespace
+}  // namespace autodiff_large_logits_tests

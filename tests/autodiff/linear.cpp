@@ -17,7 +17,7 @@
 #include "support/layers.hpp"
 #include "support/random.hpp"
 
-namespace {
+namespace autodiff_linear_tests {
 
 namespace ht = halftone;
 using ht::bfloat16;
@@ -215,4 +215,4 @@ TEST_CASE("linear: shapes that do not match") {
                          "matmul: an epilogue's operand is (3, 7), the product (6, 7)", ht::shape_error);
 }
 
-}  // namespace
+}  // namespace autodiff_linear_tests

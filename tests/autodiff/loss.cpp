@@ -17,7 +17,7 @@
 #include "support/guarded.hpp"
 #include "support/random.hpp"
 
-namespace {
+namespace autodiff_loss_tests {
 
 namespace ht = halftone;
 using support::cross_entropy_of;
@@ -184,4 +184,4 @@ TEST_CASE("linear_cross_entropy: a frozen weight, and one that is tied to anothe
     CHECK(support::doubles(other.gradient(y)) == dx);
 }
 
-}  // namespace
+}  // namespace autodiff_loss_tests

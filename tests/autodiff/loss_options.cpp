@@ -5,7 +5,7 @@
 
 #include "autodiff/loss_options_checks.hpp"
 
-namespace {
+namespace autodiff_loss_options_tests {
 
 namespace ht = halftone;
 using namespace loss_options_checks;
@@ -24,4 +24,4 @@ TEST_CASE("losses: gradients against differences, the z-loss, refusals") {
     refuses(device);
 }
 
-}  // namespace
+}  // namespace autodiff_loss_options_tests

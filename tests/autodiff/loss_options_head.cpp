@@ -17,7 +17,7 @@
 #include "support/gradient_sink.hpp"
 #include "support/random.hpp"
 
-namespace {
+namespace autodiff_loss_options_head_tests {
 
 namespace ht = halftone;
 using ht::extent;
@@ -120,4 +120,4 @@ TEST_CASE("linear_cross_entropy with label smoothing, class weights and a z-loss
     }
 }
 
-}  // namespace
+}  // namespace autodiff_loss_options_head_tests

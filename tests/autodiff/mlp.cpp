@@ -16,7 +16,7 @@
 #include "support/guarded.hpp"
 #include "support/random.hpp"
 
-namespace {
+namespace autodiff_mlp_tests {
 
 namespace ht = halftone;
 using support::guarded;
@@ -191,4 +191,4 @@ TEST_CASE("mlp: frozen parameters have no gradient and save nothing; other gradi
     CHECK(of_constants("up") < of_constants("up.weight"));
 }
 
-}  // namespace
+}  // namespace autodiff_mlp_tests

@@ -16,7 +16,7 @@
 #include "support/guarded.hpp"
 #include "support/random.hpp"
 
-namespace {
+namespace autodiff_norm_tests {
 
 namespace ht = halftone;
 using support::guarded;
@@ -213,4 +213,4 @@ TEST_CASE("norms: an input that is used twice has the sum of both gradients") {
     autodiff_test::check_within<float>(sink.of(f.gain), plus(dgain, more_gain));
 }
 
-}  // namespace
+}  // namespace autodiff_norm_tests

@@ -13,7 +13,7 @@
 #include "support/guarded.hpp"
 #include "support/random.hpp"
 
-namespace {
+namespace autodiff_pointwise_tests {
 
 namespace ht = halftone;
 using ht::bfloat16;
@@ -256,4 +256,4 @@ TEST_CASE("pointwise: shapes that do not match") {
     CHECK_THROWS_AS(ht::mul(f.tape, x, f.tape.constant(f.z.view(ht::shape<1>{rows}))), ht::shape_error);
 }
 
-}  // namespace
+}  // namespace autodiff_pointwise_tests

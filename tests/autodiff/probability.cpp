@@ -7,7 +7,7 @@
 #include "autodiff/probability_checks.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace autodiff_probability_tests {
 
 TEST_CASE("binary cross-entropy: the loss, its gradient and the derivative of that, at 0 and 1 too") {
     support::for_each_set([](halftone::isa set) {
@@ -16,4 +16,4 @@ TEST_CASE("binary cross-entropy: the loss, its gradient and the derivative of th
     });
 }
 
-}  // namespace
+}  // namespace autodiff_probability_tests

@@ -17,7 +17,7 @@
 #include "support/guarded.hpp"
 #include "support/random.hpp"
 
-namespace {
+namespace autodiff_reduce_tests {
 
 namespace ht = halftone;
 using ht::bfloat16;
@@ -179,4 +179,4 @@ TEST_CASE("mean_squared_error: wrong shapes") {
         "mean_squared_error: the prediction is (2, 3), the target (3, 2)", ht::shape_error);
 }
 
-}  // namespace
+}  // namespace autodiff_reduce_tests

@@ -6,7 +6,7 @@
 #include "autodiff/region_checks.hpp"
 #include "support/gradient_check.hpp"
 
-namespace {
+namespace autodiff_regions_tests {
 
 namespace ht = halftone;
 using region_checks::values;
@@ -162,4 +162,4 @@ TEST_CASE("apply, linear and as_variable: gradients of parameters add up in the 
                             sink.of(model.fc.bias));
 }
 
-}  // namespace
+}  // namespace autodiff_regions_tests

@@ -20,7 +20,7 @@
 #include "support/guarded.hpp"
 #include "support/random.hpp"
 
-namespace {
+namespace autodiff_rotary_tests {
 
 namespace ht = halftone;
 using ht::bfloat16, ht::extent;
@@ -123,4 +123,4 @@ TEST_CASE("self_attention: fused grouped heads have the bits of separate ones, f
                          ht::shape_error);
 }
 
-}  // namespace
+}  // namespace autodiff_rotary_tests

@@ -5,7 +5,7 @@
 
 #include "autodiff/sampling_checks.hpp"
 
-namespace {
+namespace autodiff_sampling_tests {
 
 using namespace sampling_checks;
 
@@ -36,4 +36,4 @@ TEST_CASE("multinomial: frequencies follow the weights, repeatable, by rows; row
     CHECK(drawn[0] == 2);
 }
 
-}  // namespace
+}  // namespace autodiff_sampling_tests

@@ -10,7 +10,7 @@
 #include "autodiff/scaled_linear_checks.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace autodiff_scaled_linear_tests {
 
 using namespace scaled_linear_checks;
 using powers = ht::with_scaling<ht::fp8_hybrid, ht::current_scaling<0, ht::scale_steps::powers_of_two>>;
@@ -364,4 +364,4 @@ TEST_CASE("delayed scaling: a model whose parameters are all frozen updates its 
     CHECK(input(frozen).history == std::vector<float>{14, 14});
 }
 
-}  // namespace
+}  // namespace autodiff_scaled_linear_tests

@@ -10,7 +10,7 @@
 #include "autodiff/shapes_checks.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace autodiff_shapes_tests {
 
 namespace ht = halftone;
 
@@ -36,4 +36,4 @@ TEST_CASE("shapes: gradients in double, invalid arguments") {
     shapes_checks::refusals(device);
 }
 
-}  // namespace
+}  // namespace autodiff_shapes_tests

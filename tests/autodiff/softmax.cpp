@@ -15,7 +15,7 @@
 #include "support/guarded.hpp"
 #include "support/random.hpp"
 
-namespace {
+namespace autodiff_softmax_tests {
 
 namespace ht = halftone;
 using ht::bfloat16;
@@ -77,4 +77,4 @@ TEST_CASE("softmax: types under autocast and on a bare tape") {
     CHECK(on.gradient(leaf)(0, 0) == 0);
 }
 
-}  // namespace
+}  // namespace autodiff_softmax_tests

@@ -15,7 +15,7 @@
 #include "support/gradient_sink.hpp"
 #include "support/guarded.hpp"
 
-namespace {
+namespace autodiff_tape_tests {
 
 namespace ht = halftone;
 using support::guarded;
@@ -383,4 +383,4 @@ TEST_CASE("regions: refer to their root, nest, and are temporaries") {
                                  ht::roles<float, ht::bfloat16, ht::bfloat16>>);
 }
 
-}  // namespace
+}  // namespace autodiff_tape_tests

@@ -11,7 +11,7 @@
 #include "autodiff/twice_table.hpp"
 #include "nn/packed_checks.hpp"
 
-namespace {
+namespace autodiff_twice_tests {
 
 namespace ht = halftone;
 
@@ -63,4 +63,4 @@ TEST_CASE_FIXTURE(fixture, "the Hessian of a larger GPT times a vector" * doctes
     twice_checks::check_gpt(device, twice_checks::larger_gpt, 2, 5, 32);
 }
 
-}  // namespace
+}  // namespace autodiff_twice_tests

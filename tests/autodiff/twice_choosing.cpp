@@ -5,7 +5,7 @@
 
 #include "autodiff/twice_choosing.hpp"
 
-namespace {
+namespace autodiff_twice_choosing_tests {
 
 namespace ht = halftone;
 
@@ -19,4 +19,4 @@ TEST_CASE("second derivatives of losses with options") {
     twice_checks::check_loss_options(device);
 }
 
-}  // namespace
+}  // namespace autodiff_twice_choosing_tests

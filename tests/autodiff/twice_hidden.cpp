@@ -9,7 +9,7 @@
 #include "autodiff/twice_hidden.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace autodiff_twice_hidden_tests {
 
 namespace ht = halftone;
 using support::attention_sizes;
@@ -59,4 +59,4 @@ TEST_CASE("masked keys have no effect on first and second derivatives, visible k
 #endif
 }
 
-}  // namespace
+}  // namespace autodiff_twice_hidden_tests

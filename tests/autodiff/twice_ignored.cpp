@@ -17,7 +17,7 @@
 #include <halftone/kernel/softmax/cpu.hpp>
 #include <halftone/kernel/sum/cpu.hpp>
 
-namespace {
+namespace autodiff_twice_ignored_tests {
 
 namespace ht = halftone;
 using ht::extent;
@@ -68,4 +68,4 @@ TEST_CASE("double backward: logits of ignored rows have no effect and no gradien
     }
 }
 
-}  // namespace
+}  // namespace autodiff_twice_ignored_tests

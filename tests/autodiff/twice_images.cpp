@@ -10,7 +10,7 @@
 #include "autodiff/second_order.hpp"
 #include "autodiff/twice_conv2d.hpp"
 
-namespace {
+namespace autodiff_twice_images_tests {
 
 namespace ht = halftone;
 using second_order::check;
@@ -109,4 +109,4 @@ TEST_CASE("second derivatives of batch_norm and group_norm, by their input, weig
     }
 }
 
-}  // namespace
+}  // namespace autodiff_twice_images_tests

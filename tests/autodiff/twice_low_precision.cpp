@@ -22,7 +22,7 @@
 #include "support/noisy.hpp"
 #include "support/random.hpp"
 
-namespace {
+namespace autodiff_twice_low_precision_tests {
 
 namespace ht = halftone;
 using doubles = std::vector<double>;
@@ -170,4 +170,4 @@ TEST_CASE("second derivatives in bf16: a gradient penalty through a norm and att
     CHECK_WITHIN(all);
 }
 
-}  // namespace
+}  // namespace autodiff_twice_low_precision_tests

@@ -9,7 +9,7 @@
 #include <halftone/autodiff/engine/tape.hpp>
 #include <halftone/autodiff/op/join.hpp>
 
-namespace {
+namespace autodiff_variable_tests {
 
 namespace ht = halftone;
 
@@ -122,4 +122,4 @@ TEST_CASE("weighted losses: the factor goes into the seed of the backward pass")
     CHECK(loss_variable(2 * (loss / 4)).slot() == loss.slot());
 }
 
-}  // namespace
+}  // namespace autodiff_variable_tests

@@ -69,7 +69,7 @@ struct halftone::operation_category<op::linear_cross_entropy> {
     static constexpr ht::category value = ht::category::low_precision;
 };
 
-namespace {
+namespace categories_specialised_tests {
 
 using ht::bfloat16, support::doubles;
 using P = ht::with_output<ht::amp_bf16, float>;
@@ -273,4 +273,4 @@ TEST_CASE("categories: the loss of logits that are never stored") {
     CHECK(calls.casts() == ht::casts<model>);
 }
 
-}  // namespace
+}  // namespace categories_specialised_tests

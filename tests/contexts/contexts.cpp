@@ -17,7 +17,7 @@
 #include "contexts/operations.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace contexts_tests {
 
 using namespace operation_checks;
 using bits = std::vector<std::uint64_t>;
@@ -89,4 +89,4 @@ TEST_CASE("contexts: one goes from thread to thread, as long as they take turns"
     CHECK(rounds[0] == rounds[2]);
 }
 
-}  // namespace
+}  // namespace contexts_tests

@@ -12,9 +12,9 @@
 
 #include "support/temporary_folder.hpp"
 
-namespace ht = halftone;
+namespace contexts_saver_tests {
 
-namespace {
+namespace ht = halftone;
 
 struct model {
     using policy = ht::amp_bf16;
@@ -63,4 +63,4 @@ TEST_CASE("parameters outlive the copy of their checkpoint, and a saver that end
     CHECK(ht::verify_checkpoint(folder.path() / "checkpoint-20").step == 20);
 }
 
-}  // namespace
+}  // namespace contexts_saver_tests

@@ -12,9 +12,9 @@
 
 #include "support/sanitizer.hpp"
 
-namespace ht = halftone;
+namespace data_batches_tests {
 
-namespace {
+namespace ht = halftone;
 
 // Token i is i itself, so that a window tells where it stands.
 std::vector<std::int32_t> counting(int n) {
@@ -53,8 +53,6 @@ std::string message(const ht::token_view& tokens, const ht::language_options& op
     }
     return "no error";
 }
-
-}  // namespace
 
 TEST_CASE("windows are what stands in the corpus, of the training part alone") {
     const auto ids = counting(1000);
@@ -190,3 +188,5 @@ TEST_CASE("what is too short or outside the vocabulary is refused when the data 
     }
     CHECK(good.sample(0, 3).size() == 12);
 }
+
+}  // namespace data_batches_tests

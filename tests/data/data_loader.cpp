@@ -22,9 +22,9 @@
 
 #include "data/loader_stops.hpp"
 
-namespace ht = halftone;
+namespace data_data_loader_tests {
 
-namespace {
+namespace ht = halftone;
 
 using data_test::collate;
 using data_test::id_batch;
@@ -147,8 +147,6 @@ void check_orders(const Source& source, const ht::loader_options& options, const
         }
     }
 }
-
-}  // namespace
 
 TEST_CASE("each sample comes once per epoch, in one order for any number of workers and ranks") {
     const numbers source{103};
@@ -324,8 +322,6 @@ TEST_CASE("an exception comes in place of its batch, with the sample's number") 
     }
 }
 
-namespace {
-
 struct breaking_stream {
     ht::extent next_ = 0;
     void start(std::uint32_t) { next_ = 0; }
@@ -334,8 +330,6 @@ struct breaking_stream {
         return next_++;
     }
 };
-
-}  // namespace
 
 TEST_CASE("a stream's exception comes in its place, too") {
     for (const int workers : {0, 2}) {
@@ -426,3 +420,5 @@ TEST_CASE("a transform that takes half a step is hidden behind the steps" * doct
     CHECK(waits < 0.02);
     CHECK(none > 0.25);
 }
+
+}  // namespace data_data_loader_tests

@@ -11,10 +11,10 @@
 
 #include "support/temporary_folder.hpp"
 
+namespace data_idx_tests {
+
 namespace ht = halftone;
 namespace fs = std::filesystem;
-
-namespace {
 
 /// An IDX file of these extents; elements count up.
 std::string idx_file(const std::vector<std::uint32_t>& extents, std::size_t elements, char type = 8) {
@@ -42,8 +42,6 @@ std::string text_of_error(const Function& f) {
     }
     return "no error";
 }
-
-}  // namespace
 
 TEST_CASE("images and labels of IDX files") {
     const support::temporary_folder folder;
@@ -101,3 +99,5 @@ TEST_CASE("images and labels that do not fit together") {
     CHECK(text(array({3, 2, 2}, 12), array({3, 2, 2}, 12), 3) ==
           "idx: images has 3 x 2 x 2 elements; expected one for each image");
 }
+
+}  // namespace data_idx_tests

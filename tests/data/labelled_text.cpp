@@ -20,10 +20,10 @@
 
 #include "support/temporary_folder.hpp"
 
+namespace data_labelled_text_tests {
+
 namespace ht = halftone;
 namespace fs = std::filesystem;
-
-namespace {
 
 template <class Function>
 std::string message(const Function& f) {
@@ -50,8 +50,6 @@ void write_reviews(const support::temporary_folder& folder) {
     folder.write("train/unsup/0_0.txt", "unknown");
     folder.write("train/urls_pos.txt", "x");
 }
-
-}  // namespace
 
 TEST_CASE("classes come by name, their texts by file name") {
     const support::temporary_folder folder;
@@ -272,3 +270,5 @@ TEST_CASE("a loader's batches of texts are as long as their longest") {
     CHECK_THROWS_AS((ht::random_split{10, 1.0, 0}), ht::argument_error);
     CHECK_THROWS_AS((ht::random_split{0, 0.0, 0}), ht::data_error);
 }
+
+}  // namespace data_labelled_text_tests

@@ -11,9 +11,9 @@
 #include <halftone/data/data_loader.hpp>
 #include <halftone/data/packing.hpp>
 
-namespace ht = halftone;
+namespace data_packing_tests {
 
-namespace {
+namespace ht = halftone;
 
 /// Document d has the tokens 100 d, 100 d + 1, ...
 struct counting_documents {
@@ -68,8 +68,6 @@ std::map<std::int32_t, int> predictions(const ht::packed_rows<counting_documents
     }
     return count;
 }
-
-}  // namespace
 
 TEST_CASE("each prediction of each document is in exactly one place") {
     const std::vector<int> lengths{9, 2, 5, 3, 30, 4, 4, 2, 8, 17, 2, 2};
@@ -134,3 +132,5 @@ TEST_CASE("documents and sizes that cannot be packed") {
     CHECK(packing_message(counting_documents({4}, 4), {}) ==
           "packed_rows: document 0 has a prompt of 4 tokens, of 4; expected fewer");
 }
+
+}  // namespace data_packing_tests

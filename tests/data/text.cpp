@@ -10,10 +10,10 @@
 
 #include "support/temporary_folder.hpp"
 
+namespace data_text_tests {
+
 namespace ht = halftone;
 namespace fs = std::filesystem;
-
-namespace {
 
 std::string message(const std::vector<fs::path>& paths, const ht::text_options& options = {}) {
     try {
@@ -25,8 +25,6 @@ std::string message(const std::vector<fs::path>& paths, const ht::text_options& 
 }
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-}  // namespace
 
 TEST_CASE("bytes come as they are, zeros and all") {
     const support::temporary_folder folder;
@@ -100,3 +98,5 @@ TEST_CASE("what may not be read says so") {
     fs::permissions(folder.path() / "closed", fs::perms::owner_all);
 }
 #endif
+
+}  // namespace data_text_tests

@@ -16,10 +16,10 @@
 
 #include "support/temporary_folder.hpp"
 
+namespace data_token_file_tests {
+
 namespace ht = halftone;
 namespace fs = std::filesystem;
-
-namespace {
 
 std::string little(std::uint64_t value, int bytes) {
     std::string s;
@@ -45,8 +45,6 @@ std::string message_of(const fs::path& path, const ht::token_file_options& optio
     }
     return "no error";
 }
-
-}  // namespace
 
 TEST_CASE("tokens of both programs come out as they went in") {
     const support::temporary_folder folder;
@@ -145,3 +143,5 @@ TEST_CASE("windows of a file are each read once per epoch") {
                          "token_windows: the file has 1003 tokens; a context of 1003 needs 1004 or more", ht::data_error);
     CHECK(ht::token_windows{file, 1002}.size() == 1);
 }
+
+}  // namespace data_token_file_tests

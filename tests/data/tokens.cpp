@@ -9,6 +9,8 @@
 
 #include <halftone/data/tokens.hpp>
 
+namespace data_tokens_tests {
+
 namespace ht = halftone;
 
 TEST_CASE("ids of every width come out as they went in") {
@@ -60,3 +62,5 @@ TEST_CASE("a token outside the vocabulary is found wherever it stands") {
     const std::vector<std::int32_t> negative{3, -1};
     CHECK_THROWS_AS(ht::check_tokens(ht::token_view{std::span(negative)}, 10), ht::data_error);
 }
+
+}  // namespace data_tokens_tests

@@ -24,10 +24,10 @@
 
 #include "optim/small_model.hpp"
 
+namespace dist_checkpoint_tests {
+
 namespace fs = std::filesystem;
 namespace ht = halftone;
-
-namespace {
 
 struct folder {
     fs::path path = fs::temp_directory_path() / ("halftone_sharded_" + std::to_string(::getpid()));
@@ -155,10 +155,6 @@ void flip_a_byte(const fs::path& file) {
     f.put(c);
 }
 
-}  // namespace
-
-namespace {
-
 /// Ranks, and the stage of ZeRO; -1: data parallel.
 using group = std::pair<int, int>;
 
@@ -185,8 +181,6 @@ void check_all(const Make& make, const std::vector<group>& savers, bool each) {
         if (each || i == 0) CHECK(contents_of(ranks_train(at, make, ranks, stage, 5, plain, "next")) == five);
     }
 }
-
-}  // namespace
 
 TEST_CASE("checkpoint of ranks: any number of ranks, divided or not, goes on from that of any other with the same bits") {
     check_all(adamw, {{4, 3}, {4, -1}, {2, 1}, {3, 2}}, false);
@@ -356,3 +350,5 @@ TEST_CASE("checkpoint of ranks: names of ranges, both ways") {
     for (const char* const wrong : {"w[]", "w[0:6]", "w[0:6 of 4,5,]", "w[0:6 of 2,2]", "w[6:0 of 4,5]", "w[0:5 of 4,5]", "w[-1:5 of 4,5]", "w[0:6 of 4,-5]", "w[0:6 of 99999999999999999999]", "w[0:6 of 4,5 ]"})
         CHECK_THROWS_AS(describe_range("f", info(wrong, {6}), true), ht::checkpoint_error);
 }
+
+}  // namespace dist_checkpoint_tests

@@ -11,6 +11,8 @@
 #include <halftone/dist/counted.hpp>
 #include <halftone/dist/threads.hpp>
 
+namespace dist_counted_tests {
+
 namespace ht = halftone;
 using namespace std::chrono_literals;
 
@@ -65,3 +67,5 @@ TEST_CASE("counted_communicator: what goes on while the program computes is hidd
         CHECK(comm.seconds_waited() == doctest::Approx(comm.traffic()[0].seconds_waited + comm.traffic()[1].seconds_waited));
     }, slow);
 }
+
+}  // namespace dist_counted_tests

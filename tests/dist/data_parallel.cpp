@@ -16,7 +16,7 @@
 #include "optim/golden.hpp"
 #include "support/random.hpp"
 
-namespace {
+namespace dist_data_parallel_tests {
 
 namespace ht = halftone;
 using numbers = std::vector<float>;
@@ -462,4 +462,4 @@ TEST_CASE("data_parallel: the loss scale has PyTorch's trace on all ranks, which
     }
 }
 
-}  // namespace
+}  // namespace dist_data_parallel_tests

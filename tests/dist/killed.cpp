@@ -30,9 +30,9 @@
 #include <halftone/dist/shard.hpp>
 #include <halftone/dist/threads.hpp>
 
-namespace ht = halftone;
+namespace dist_killed_tests {
 
-namespace {
+namespace ht = halftone;
 
 constexpr ht::extent width = 48, rows = 3;
 constexpr int steps = 12, steps_between_saves = 3;
@@ -128,8 +128,6 @@ void train(ht::communicator& inner, fate& f) {
     }
 }
 
-}  // namespace
-
 TEST_CASE("killed: what HALFTONE_KILLED says" * doctest::skip()) {
     const char* const said = std::getenv("HALFTONE_KILLED");
     if (said == nullptr) return;
@@ -138,3 +136,5 @@ TEST_CASE("killed: what HALFTONE_KILLED says" * doctest::skip()) {
     ht::run_ranks(2, [&](ht::communicator& comm) { train(comm, f); });
     std::cout << "forward " << f.operations << "\ncollective " << f.collectives << "\ncheckpoint " << f.saves << std::endl;
 }
+
+}  // namespace dist_killed_tests

@@ -3,7 +3,7 @@
 /// Ranks that train a small GPT together: gradients against one rank's, and the same bits on all ranks through whole runs.
 #include "dist/parallel_gpt.hpp"
 
-namespace {
+namespace dist_parallel_gpt_tests {
 
 namespace ht = halftone;
 
@@ -25,4 +25,4 @@ TEST_CASE("data_parallel: a GPT in fp16 with overflows has the same bits on all 
     CHECK(four.skipped < 12);
 }
 
-}  // namespace
+}  // namespace dist_parallel_gpt_tests

@@ -5,7 +5,7 @@
 
 #if defined(HALFTONE_FULL_TESTS)
 
-namespace {
+namespace dist_parallel_gpt_policies_tests {
 
 namespace ht = halftone;
 
@@ -31,6 +31,6 @@ TEST_CASE_TEMPLATE("data_parallel: runs have the same bits on all ranks under ot
     }
 }
 
-}  // namespace
+}  // namespace dist_parallel_gpt_policies_tests
 
 #endif

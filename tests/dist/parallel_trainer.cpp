@@ -13,7 +13,7 @@
 
 #include "train/small_gpt.hpp"
 
-namespace {
+namespace dist_parallel_trainer_tests {
 
 namespace ht = halftone;
 using model_type = ht::nn::gpt<ht::amp_fp16>;
@@ -88,8 +88,6 @@ run train(int n, ht::extent accumulation, const ht::thread_options& how = {}) {
     return of_first;
 }
 
-}  // namespace
-
 TEST_CASE("trainer: one rank trains as without ranks") {
     one alone;
     keeper kept;
@@ -159,3 +157,5 @@ TEST_CASE("trainer: a divided model trains as whole ones, and ranks evaluate tog
         CHECK(of_first.result.skipped_steps == whole.result.skipped_steps);
     }
 }
+
+}  // namespace dist_parallel_trainer_tests

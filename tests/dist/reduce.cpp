@@ -19,9 +19,9 @@
 #include <halftone/dist/threads.hpp>
 #include <halftone/number.hpp>
 
-namespace ht = halftone;
+namespace dist_reduce_tests {
 
-namespace {
+namespace ht = halftone;
 
 constexpr ht::delivery every_delivery[] = {ht::delivery::prompt, ht::delivery::late, ht::delivery::halves,
                                            ht::delivery::shuffled};
@@ -240,4 +240,4 @@ TEST_CASE("reduce_scatter: shapes and memory that do not fit are refused") {
     });
 }
 
-}  // namespace
+}  // namespace dist_reduce_tests

@@ -18,10 +18,10 @@
 #include <halftone/dist/shard.hpp>
 #include <halftone/dist/threads.hpp>
 
+namespace dist_scaling_model_tests {
+
 namespace ht = halftone;
 using ht::memory_kind;
-
-namespace {
 
 using policy = ht::amp_bf16;
 constexpr ht::extent width = 24, rows = 2;
@@ -143,8 +143,6 @@ measured measure(int ranks, int zero, int micro_batches, const char* frozen, std
 
 constexpr ht::scaling_machine slow{.within = {1e6, 0}, .between = {1e6, 0}, .per_node = 64};
 
-}  // namespace
-
 TEST_CASE("scaling: one rank is the plan, receives nothing and takes the measured time") {
     const ht::scaling_subject s = subject_of(1);
     for (int zero = 0; zero < 4; ++zero) {
@@ -187,8 +185,6 @@ TEST_CASE("scaling: bytes that ranks have in use and receive, to the byte") {
     }
 }
 
-namespace {
-
 void check_times(const std::vector<int>& stages, const std::vector<int>& numbers) {
     const ht::scaling_subject s = subject_of(1);
     sleeper passes;
@@ -216,8 +212,6 @@ void check_times(const std::vector<int>& stages, const std::vector<int>& numbers
         }
     }
 }
-
-}  // namespace
 
 TEST_CASE("scaling: the time of a step of 2 ranks over a slowed wire is predicted within 15%" * doctest::skip()) { check_times({0, 3}, {2}); }
 TEST_CASE("scaling: the same for 4 ranks, and the stages between" * doctest::skip()) {
@@ -320,3 +314,5 @@ TEST_CASE("scaling: the table has powers of two and the last; more bandwidth is 
         }
     }
 }
+
+}  // namespace dist_scaling_model_tests

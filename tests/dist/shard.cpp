@@ -22,7 +22,7 @@
 
 #include "dist/whole_numbers.hpp"
 
-namespace {
+namespace dist_shard_tests {
 
 namespace ht = halftone;
 using ht::memory_kind;
@@ -239,4 +239,4 @@ TEST_CASE("exact_sum: the nearest double, in any order") {
     CHECK(ht::detail::exact_sum{}.value() == 0);
 }
 
-}  // namespace
+}  // namespace dist_shard_tests

@@ -4,7 +4,7 @@
 /// accumulation, clipping, checkpoints, frozen embeddings and 8-bit moments.
 #include "dist/shard_gpt.hpp"
 
-namespace {
+namespace dist_shard_gpt_tests {
 
 using namespace shard_gpt;
 
@@ -139,4 +139,4 @@ TEST_CASE("shard: one rank gives the bits of a program without ranks") {
     }
 }
 
-}  // namespace
+}  // namespace dist_shard_gpt_tests

@@ -4,7 +4,7 @@
 /// delayed scaling, gradients that travel in bf16, split masters: all but the first with --full.
 #include "dist/shard_gpt.hpp"
 
-namespace {
+namespace dist_shard_gpt_policies_tests {
 
 using namespace shard_gpt;
 
@@ -34,4 +34,4 @@ TEST_CASE_TEMPLATE("shard: ZeRO 0 to 3 under other policies", P, ht::full_fp32, 
 
 #endif
 
-}  // namespace
+}  // namespace dist_shard_gpt_policies_tests

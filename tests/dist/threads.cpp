@@ -17,9 +17,9 @@
 
 #include <halftone/dist/threads.hpp>
 
-namespace ht = halftone;
+namespace dist_threads_tests {
 
-namespace {
+namespace ht = halftone;
 
 using std::chrono::milliseconds;
 using clock_type = std::chrono::steady_clock;
@@ -435,4 +435,4 @@ TEST_CASE("run_ranks: what is not waited for is waited for at its end; options o
                          "communicator: split: the color is -1; expected 0 or more", ht::argument_error);
 }
 
-}  // namespace
+}  // namespace dist_threads_tests

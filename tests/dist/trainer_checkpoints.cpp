@@ -22,7 +22,7 @@
 #include "support/temporary_folder.hpp"
 #include "train/small_gpt.hpp"
 
-namespace {
+namespace dist_trainer_checkpoints_tests {
 
 namespace ht = halftone;
 namespace fs = std::filesystem;
@@ -156,8 +156,6 @@ std::string message_of(const F& f) {
     return "";
 }
 
-}  // namespace
-
 TEST_CASE("checkpoints of joined trainers: a resumed run has the bits of one that was not interrupted, under each strategy") {
     const support::temporary_folder folder;
     std::vector<std::string> whole;
@@ -220,8 +218,6 @@ TEST_CASE("checkpoints of joined trainers: another number of ranks goes on, and 
     CHECK(lines_of(train(2, 2, a), "step").size() == 3);
 }
 
-namespace {
-
 /// A table of which each rank has a half, and one rank's disk is full in some steps.
 struct full_disk {
     ht::communicator* comm;
@@ -237,8 +233,6 @@ struct full_disk {
         f("model", ht::shard_range{"table", ht::dtype::f32, {8}, 4 * rank, 4, read, [](const std::byte*) {}});
     }
 };
-
-}  // namespace
 
 TEST_CASE("checkpoints of joined trainers: a rank that cannot write is told once, and training goes on") {
     const support::temporary_folder folder;
@@ -360,3 +354,5 @@ TEST_CASE("checkpoints of joined trainers: what does not fit is refused on all r
     });
     CHECK(notes == 1);
 }
+
+}  // namespace dist_trainer_checkpoints_tests

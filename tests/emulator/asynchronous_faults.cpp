@@ -11,7 +11,7 @@
 #include <emulator/damage.hpp>
 #include <emulator/matrix_sums.hpp>
 
-namespace {
+namespace emulator_asynchronous_faults_tests {
 
 namespace ht = halftone;
 using namespace ht::simt;
@@ -407,4 +407,4 @@ TEST_CASE("asynchronous words: every planted fault is caught in every schedule, 
     }
 }
 
-}  // namespace
+}  // namespace emulator_asynchronous_faults_tests

@@ -19,9 +19,9 @@
 
 #include "data/loader_stops.hpp"
 
-namespace ht = halftone;
+namespace emulator_data_loader_tests {
 
-namespace {
+namespace ht = halftone;
 
 /// An emulated GPU that takes copies from pinned memory in their order, but not before somebody waits for an event behind
 /// them, or chance has it so: what the host has written by then is what it copies.
@@ -124,8 +124,6 @@ class late_device : public ht::emulator::device {
 
 using ids = std::vector<std::int64_t>;
 
-}  // namespace
-
 TEST_CASE("a device that copies late sees each batch as it was made") {
     static_assert(ht::capturing_device<late_device>);
     const data_test::numbers source{96};
@@ -168,3 +166,5 @@ TEST_CASE("a loader that ends before its copies have run waits for them") {
         CHECK(device.is_always_live);
     }
 }
+
+}  // namespace emulator_data_loader_tests

@@ -5,7 +5,7 @@
 
 #include "emulator/device.hpp"
 
-namespace {
+namespace emulator_device_tests {
 
 namespace simt = halftone::simt;
 namespace emulator = halftone::emulator;
@@ -39,4 +39,4 @@ TEST_CASE("shared memory of a block by architecture") {
     for (const int version : {90, 100, 103}) CHECK(simt::architecture_of(version).shared_bytes == 232448);
 }
 
-}  // namespace
+}  // namespace emulator_device_tests

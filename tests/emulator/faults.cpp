@@ -11,7 +11,7 @@
 
 #include <emulator/damage.hpp>
 
-namespace {
+namespace emulator_faults_tests {
 
 namespace ht = halftone;
 using namespace ht::simt;
@@ -276,4 +276,4 @@ TEST_CASE("device: an empty grid launches nothing") {
     CHECK(device.launches() == 0);
 }
 
-}  // namespace
+}  // namespace emulator_faults_tests

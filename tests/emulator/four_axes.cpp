@@ -8,7 +8,7 @@
 #include <doctest/doctest.h>
 #include <emulator/damage.hpp>
 
-namespace {
+namespace emulator_four_axes_tests {
 
 namespace ht = halftone;
 using namespace ht::simt;
@@ -163,4 +163,4 @@ TEST_CASE("asynchronous words: faults with four axes and operands in registers a
     CHECK_THROWS_AS(device.tile_map(x, {60, {4, 0, 2}, {64, 8, 256}}, 64), emulator::failure);
 }
 
-}  // namespace
+}  // namespace emulator_four_axes_tests

@@ -9,7 +9,7 @@
 #include "memory/assign_checks.hpp"
 #include "tensor/host_tensor_checks.hpp"
 
-namespace {
+namespace emulator_host_tensor_tests {
 
 TEST_CASE("to_host and to_device on the emulated machine") {
     halftone::emulator::device device;
@@ -21,4 +21,4 @@ TEST_CASE("parameters on the emulated machine take values from the host") {
     assign_checks::masters_and_copies(device);
 }
 
-}  // namespace
+}  // namespace emulator_host_tensor_tests

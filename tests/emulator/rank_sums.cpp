@@ -15,9 +15,9 @@
 #include <halftone/dist/threads.hpp>
 #include <halftone/kernel/device.hpp>
 
-namespace ht = halftone;
+namespace emulator_rank_sums_tests {
 
-namespace {
+namespace ht = halftone;
 
 using emulated_gpu = rank_gpu::device;
 
@@ -137,4 +137,4 @@ TEST_CASE("emulated GPUs: who does not wait reads NaN, and sends what it has wri
     CHECK(is_right);
 }
 
-}  // namespace
+}  // namespace emulator_rank_sums_tests

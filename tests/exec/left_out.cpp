@@ -6,6 +6,8 @@
 #include "support/bounds.hpp"
 #include "support/each_set.hpp"
 
+namespace exec_left_out_tests {
+
 TEST_CASE("a comparison without values is wrong") {
     const support::comparison none;
     CHECK(!none.within());
@@ -21,3 +23,5 @@ TEST_CASE("what one test case leaves out is not another's excuse") {
     const support::comparison none;
     CHECK(!none.within());
 }
+
+}  // namespace exec_left_out_tests

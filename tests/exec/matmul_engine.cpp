@@ -10,7 +10,7 @@
 
 #include "support/environment.hpp"
 
-namespace {
+namespace exec_matmul_engine_tests {
 
 namespace ht = halftone;
 
@@ -82,4 +82,4 @@ TEST_CASE("matmul engines: the environment goes first") {
                          ht::argument_error);
 }
 
-}  // namespace
+}  // namespace exec_matmul_engine_tests

@@ -8,7 +8,7 @@
 
 #include <halftone/exec/matmul_table.hpp>
 
-namespace {
+namespace exec_matmul_table_tests {
 
 namespace ht = halftone;
 using ht::element_type, ht::product_end, ht::matrix_order;
@@ -106,4 +106,4 @@ TEST_CASE("matmul table: a file that is not a table is refused, with the line") 
     CHECK_THROWS_AS(ht::matmul_table("two words", 90, {}), ht::argument_error);
 }
 
-}  // namespace
+}  // namespace exec_matmul_table_tests

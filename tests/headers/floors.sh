@@ -3,7 +3,8 @@
 # Checks the structure of the source tree without compiling: a header includes only headers of lower floors or of its own floor; there
 # are no include cycles; every file begins with its SPDX line; no header exceeds 600 lines without a reason near its top; the folders of
 # operations in kernel/, and autodiff/ and observe/, contain the expected files; headers leave fewer than ten macros named HALFTONE_*
-# defined; a header that names a SIMD body includes what the body includes; and no script pipes into grep -q.
+# defined; a header that names a SIMD body includes what the body includes; no script pipes into grep -q; and each source of a test
+# program has a namespace of its own.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root"
@@ -24,6 +25,19 @@ if git -C "$root" rev-parse >/dev/null 2>&1 && git grep -nE '\| *grep -[a-zA-Z]*
     echo "write | grep ... >/dev/null, which reads all of it"
     status=1
 fi
+
+# Several sources of a test program are compiled as one, so each has a namespace named after its path; tests/CMakeLists.txt lists those
+# that are compiled by themselves.
+alone=$(sed -n '/^set(halftone_tests_alone/,/)$/p' tests/CMakeLists.txt | grep -v '#' | tr -s ' ()' '\n')
+while IFS= read -r file; do
+    name=${file#tests/} name=${name%.cpp}
+    if [[ $'\n'$alone$'\n' == *$'\n'"$name"$'\n'* ]]; then continue; fi
+    if [[ ${name##*/} == "$(basename "$(dirname "$name")")" ]]; then name=${name%/*}; fi
+    if ! grep -q "^namespace ${name//\//_}_tests {\$" "$file"; then
+        echo "$file: expected its tests in namespace ${name//\//_}_tests"
+        status=1
+    fi
+done < <(grep -rlE '^ *TEST_CASE' tests --include='*.cpp')
 
 # The inline namespace names the version, by which halftone::compiled and sources of another version keep apart.
 version=$(sed -n 's/^#define HALFTONE_VERSION_[A-Z]* \([0-9]*\)$/\1/p' include/halftone/version.hpp | paste -sd _)

@@ -73,5 +73,27 @@ if command -v "$nvcc" >/dev/null 2>&1; then
     (cd "$work" && eval "${step/ -E / -E -H }") 2>"$work/list" >/dev/null || { cat "$work/list"; exit 1; }
     judge halftone/cuda.cuh
 fi
+# wide_outside ASSEMBLY: functions that use such registers, but are in no set's namespace.
+wide_outside() {
+    awk '/^_Z[A-Za-z0-9_.]*:/ { name = $1 } /%[yz]mm[0-9]/ && name !~ /(4avx2|6avx512|11avx512_bf16|3amx)/ { print name }' "$1" | LC_ALL=C sort -u
+}
+if [[ $("$cxx" -dumpmachine) == x86_64-* ]]; then
+    cat >"$work/blocks.cpp" <<'CODE'
+#include <halftone/kernel.hpp>
+namespace ht = halftone;
+void run(ht::cpu& device, ht::view<const float, 1> x, ht::view<ht::bfloat16, 1> y, ht::view<const double, 2> p, ht::view<double, 2> q) {
+    ht::map(device, [](auto a) { return ht::tanh(a) * ht::exp(a) + ht::erf(a); }, x, y);
+    ht::softmax<ht::full_fp32>(device, p, q);
+}
+CODE
+    "$cxx" "${flags[@]}" -O0 -DHALFTONE_COMPILED -S -o "$work/blocks.s" "$work/blocks.cpp"
+    [[ $(grep -c '%zmm' "$work/blocks.s") -gt 100 ]] || { echo "regions: finds no AVX-512 in a map"; failed=1; }
+    wide_outside "$work/blocks.s" >"$work/found"
+    if [[ -s $work/found ]]; then
+        echo "functions of no instruction set have registers of one:"
+        head -n 20 "$work/found"
+        failed=1
+    fi
+fi
 if ((failed == 0)); then echo "$count programs, no header first included in a region"; fi
 exit $failed

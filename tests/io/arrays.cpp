@@ -13,9 +13,9 @@
 
 #include "support/temporary_folder.hpp"
 
-namespace ht = halftone;
+namespace io_arrays_tests {
 
-namespace {
+namespace ht = halftone;
 
 std::string npy(int version, const std::string& header, std::size_t room) {
     std::string bytes = std::string("\x93NUMPY") + static_cast<char>(version) + '\0';
@@ -229,4 +229,4 @@ TEST_CASE("dlpack: what is not the type, the rank or writable is refused, and st
     CHECK_THROWS_AS((ht::dlpack_tensor<const float, 2>(static_cast<ht::dl_managed_tensor*>(nullptr))), ht::argument_error);
 }
 
-}  // namespace
+}  // namespace io_arrays_tests

@@ -12,10 +12,10 @@
 #include "io/run.hpp"
 #include "support/temporary_folder.hpp"
 
+namespace io_checkpoint_tests {
+
 namespace ht = halftone;
 namespace fs = std::filesystem;
-
-namespace {
 
 using keeping::run;
 
@@ -286,4 +286,4 @@ TEST_CASE("checkpoint: saving 124 million parameters blocks the loop for less th
     MESSAGE("loaded in ", loading, " ms");
 }
 
-}  // namespace
+}  // namespace io_checkpoint_tests

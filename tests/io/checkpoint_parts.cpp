@@ -16,10 +16,10 @@
 #include "support/store_bytes.hpp"
 #include "support/temporary_folder.hpp"
 
+namespace io_checkpoint_parts_tests {
+
 namespace ht = halftone;
 namespace fs = std::filesystem;
-
-namespace {
 
 /// A matrix, a vector and a state.
 struct parts_model {
@@ -221,4 +221,4 @@ TEST_CASE("checkpoint: a load waits for those who copy what it changes") {
     CHECK(m.bytes() == other.bytes());
 }
 
-}  // namespace
+}  // namespace io_checkpoint_parts_tests

@@ -21,9 +21,9 @@
 #include <halftone/io/checkpoint.hpp>
 #include <halftone/policy.hpp>
 
-namespace ht = halftone;
+namespace io_crash_tests {
 
-namespace {
+namespace ht = halftone;
 
 /// Parameters all of whose values are determined by the seed.
 struct model {
@@ -127,4 +127,4 @@ TEST_CASE("crash: what HALFTONE_CRASH says" * doctest::skip()) {
     std::_Exit(code);  // before doctest's summary
 }
 
-}  // namespace
+}  // namespace io_crash_tests

@@ -14,7 +14,7 @@
 
 #include "fuzz/targets.hpp"
 
-namespace {
+namespace io_fuzz_tests {
 
 std::vector<std::string> seeds_in(const std::filesystem::path& folder) {
     std::vector<std::filesystem::path> paths;
@@ -80,4 +80,4 @@ TEST_CASE("readers of files take any bytes, and throw nothing but ht::error") {
     }
 }
 
-}  // namespace
+}  // namespace io_fuzz_tests

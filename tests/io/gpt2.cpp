@@ -16,7 +16,7 @@
 #include "nn/layers.hpp"
 #include "support/temporary_folder.hpp"
 
-namespace {
+namespace io_gpt2_tests {
 
 namespace ht = halftone;
 using namespace golden_model;
@@ -201,4 +201,4 @@ TEST_CASE("gpt2: the logits of a model of 124 million parameters" * doctest::ski
     ht::save_gpt2(model, folder / "written");
 }
 
-}  // namespace
+}  // namespace io_gpt2_tests

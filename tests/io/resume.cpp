@@ -7,9 +7,9 @@
 #include "io/run.hpp"
 #include "support/temporary_folder.hpp"
 
-namespace ht = halftone;
+namespace io_resume_tests {
 
-namespace {
+namespace ht = halftone;
 
 using keeping::resumes;
 using keeping::run;
@@ -98,4 +98,4 @@ TEST_CASE("checkpoint: masters are converted to every layout; another optimizer 
     CHECK_THROWS_WITH_AS(lion.load(path), "checkpoint: the optimizer was adamw there, and is lion here", ht::checkpoint_error);
 }
 
-}  // namespace
+}  // namespace io_resume_tests

@@ -11,9 +11,9 @@
 
 #include "support/temporary_folder.hpp"
 
-namespace ht = halftone;
+namespace io_safetensors_tests {
 
-namespace {
+namespace ht = halftone;
 
 const std::string golden = HALFTONE_TEST_DATA "/safetensors_types.safetensors";
 
@@ -220,4 +220,4 @@ TEST_CASE("safetensors: a write that fails leaves the earlier file") {
     }
 }
 
-}  // namespace
+}  // namespace io_safetensors_tests

@@ -12,10 +12,10 @@
 #include "support/temporary_folder.hpp"
 #include "train/small_gpt.hpp"
 
+namespace io_trainer_tests {
+
 namespace ht = halftone;
 namespace fs = std::filesystem;
-
-namespace {
 
 const std::string corpus = small::text();
 
@@ -262,4 +262,4 @@ TEST_CASE("trainer: arguments of checkpoints are checked") {
     CHECK(!ht::trainer_checkpoints(t.trainer).resumed());
 }
 
-}  // namespace
+}  // namespace io_trainer_tests

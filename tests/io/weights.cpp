@@ -11,9 +11,9 @@
 
 #include "support/temporary_folder.hpp"
 
-namespace ht = halftone;
+namespace io_weights_tests {
 
-namespace {
+namespace ht = halftone;
 
 /// A model of two parameters and a state; Width is the second extent.
 template <class P, int Width = 5>
@@ -187,4 +187,4 @@ TEST_CASE("weights: an index is checked") {
     CHECK_THROWS_AS(ht::tensor_files(folder.path()), ht::io_error);
 }
 
-}  // namespace
+}  // namespace io_weights_tests

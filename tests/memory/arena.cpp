@@ -14,7 +14,7 @@
 
 #include "support/random.hpp"
 
-namespace {
+namespace memory_arena_tests {
 
 namespace ht = halftone;
 using ht::memory_kind;
@@ -209,4 +209,4 @@ TEST_CASE("arena: destroyed in the middle of a step, it releases all memory") {
     }
 }
 
-}  // namespace
+}  // namespace memory_arena_tests

@@ -20,7 +20,7 @@
 
 #include "support/random.hpp"
 
-namespace {
+namespace memory_arena_kinds_tests {
 
 namespace ht = halftone;
 using ht::arena_kind;
@@ -454,4 +454,4 @@ TEST_CASE("caching arena: captured steps are told of segments that are added or 
     CHECK(memory.capture_dependencies().first_change_since(before) != nullptr);
 }
 
-}  // namespace
+}  // namespace memory_arena_kinds_tests

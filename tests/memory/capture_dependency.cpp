@@ -8,9 +8,9 @@
 #include <halftone/exec/workspace.hpp>
 #include <halftone/memory/arena.hpp>
 
-namespace ht = halftone;
+namespace memory_capture_dependency_tests {
 
-namespace {
+namespace ht = halftone;
 
 /// Host memory that counts released blocks.
 class counting_memory final : public ht::memory_resource {
@@ -34,8 +34,6 @@ class counting_memory final : public ht::memory_resource {
     }
     const char* captured_by_others() const noexcept override { return who_captures; }
 };
-
-}  // namespace
 
 TEST_CASE("capture_dependencies: an arena changes when its segments are joined, and not when it grows") {
     ht::host_memory memory;
@@ -137,3 +135,5 @@ TEST_CASE("captured by the program: no memory is allocated, and returned memory 
         CHECK(memory.released == 1);
     }
 }
+
+}  // namespace memory_capture_dependency_tests

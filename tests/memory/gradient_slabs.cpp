@@ -6,7 +6,7 @@
 #include <halftone/memory/gradient_slabs.hpp>
 #include <halftone/policy.hpp>
 
-namespace {
+namespace memory_gradient_slabs_tests {
 
 namespace ht = halftone;
 using storage = ht::storage_signature<ht::amp_bf16, ht::op::linear>;
@@ -90,4 +90,4 @@ TEST_CASE("gradient_slabs: in the policy's accumulate type") {
         std::is_same_v<decltype(slabs.group<ht::storage_signature<P, ht::op::linear>>(0)), ht::view<ht::bfloat16, 1>>);
 }
 
-}  // namespace
+}  // namespace memory_gradient_slabs_tests

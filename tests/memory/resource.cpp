@@ -13,7 +13,7 @@
 
 #include "support/sanitizer.hpp"
 
-namespace {
+namespace memory_resource_tests {
 
 namespace ht = halftone;
 using ht::memory_kind;
@@ -106,4 +106,4 @@ TEST_CASE("buffer: of no bytes") {
     CHECK(memory.usage().allocations() == 0);
 }
 
-}  // namespace
+}  // namespace memory_resource_tests

@@ -15,7 +15,7 @@
 #include "memory/assign_checks.hpp"
 #include "support/sanitizer.hpp"
 
-namespace {
+namespace memory_store_tests {
 
 namespace ht = halftone;
 using ht::at;
@@ -289,4 +289,4 @@ TEST_CASE("store: assigning a parameter from the host sets master and copy") {
     assign_checks::masters_and_copies(device);
 }
 
-}  // namespace
+}  // namespace memory_store_tests

@@ -7,7 +7,7 @@
 
 #include <halftone/memory/usage.hpp>
 
-namespace {
+namespace memory_usage_tests {
 
 namespace ht = halftone;
 using ht::memory_kind;
@@ -57,4 +57,4 @@ TEST_CASE("memory_kind: every kind has its own name") {
     CHECK(names == " master copy gradient moment activation workspace other");
 }
 
-}  // namespace
+}  // namespace memory_usage_tests

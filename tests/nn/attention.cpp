@@ -5,7 +5,7 @@
 
 #include "nn/layers.hpp"
 
-namespace {
+namespace nn_attention_tests {
 
 namespace ht = halftone;
 using nn_test::alone;
@@ -132,4 +132,4 @@ TEST_CASE("self_attention: gradients with functions of scores and dropout agree 
     CHECK_MESSAGE(report.agrees(), report.text());
 }
 
-}  // namespace
+}  // namespace nn_attention_tests

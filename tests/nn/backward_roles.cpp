@@ -9,9 +9,9 @@
 #include "nn/layers.hpp"
 #include "support/gradient_sink.hpp"
 
-namespace backward_roles {
-namespace {
+namespace nn_backward_roles_tests {
 
+namespace backward_roles {
 namespace ht = halftone;
 using ht::bfloat16;
 using nn_test::alone;
@@ -269,6 +269,6 @@ TEST_CASE("input_grad and weight_grad in a linear layer with cross-entropy: with
                                                                          targets);
                   }));
 }
-
-}  // namespace
 }  // namespace backward_roles
+
+}  // namespace nn_backward_roles_tests

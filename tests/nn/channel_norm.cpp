@@ -8,7 +8,7 @@
 
 #include "nn/layers.hpp"
 
-namespace {
+namespace nn_channel_norm_tests {
 
 namespace ht = halftone;
 using strings = std::vector<std::string>;
@@ -133,4 +133,4 @@ TEST_CASE("batch_norm2d, group_norm: wrong options and groups") {
                          ht::shape_error);
 }
 
-}  // namespace
+}  // namespace nn_channel_norm_tests

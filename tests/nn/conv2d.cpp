@@ -10,7 +10,7 @@
 
 #include "nn/layers.hpp"
 
-namespace {
+namespace nn_conv2d_tests {
 
 namespace ht = halftone;
 using nn_test::alone;
@@ -114,4 +114,4 @@ TEST_CASE("nn::conv2d: a shadow run reports nothing for a correct network, and f
     CHECK(stale.first()->parameter == "second.weight");
 }
 
-}  // namespace
+}  // namespace nn_conv2d_tests

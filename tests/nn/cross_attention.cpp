@@ -5,7 +5,7 @@
 
 #include "nn/layers.hpp"
 
-namespace {
+namespace nn_cross_attention_tests {
 
 namespace ht = halftone;
 using nn_test::alone;
@@ -82,4 +82,4 @@ TEST_CASE("nn::cross_attention: invalid sizes") {
     CHECK(s.entries().empty());
 }
 
-}  // namespace
+}  // namespace nn_cross_attention_tests

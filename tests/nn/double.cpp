@@ -5,7 +5,7 @@
 
 #include "nn/double.hpp"
 
-namespace {
+namespace nn_double_tests {
 
 TEST_CASE("full_fp64: a GPT's gradients agree with finite differences") {
     halftone::cpu device{{.threads = 1}};
@@ -17,4 +17,4 @@ TEST_CASE("full_fp64: norms and linear layers; a wrong gradient is reported by i
     double_nn::net_gradients(device);
 }
 
-}  // namespace
+}  // namespace nn_double_tests

@@ -15,7 +15,7 @@
 #include "nn/oracle.hpp"
 #include "support/gradient_sink.hpp"
 
-namespace {
+namespace nn_dropout_tests {
 
 namespace ht = halftone;
 using nn_test::batch;
@@ -171,4 +171,4 @@ TEST_CASE("gpt with dropout: its gradients are those of the function with the ma
     CHECK(differences < squares / 2500);
 }
 
-}  // namespace
+}  // namespace nn_dropout_tests

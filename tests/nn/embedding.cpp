@@ -3,7 +3,7 @@
 /// The embedding layer: tables, shapes, types.
 #include "nn/layers.hpp"
 
-namespace {
+namespace nn_embedding_tests {
 
 namespace ht = halftone;
 using nn_test::alone;
@@ -59,4 +59,4 @@ TEST_CASE("nn::embedding: its table is stored as a linear layer's weight is, for
                                  ht::variable<ht::bfloat16, 3>>);
 }
 
-}  // namespace
+}  // namespace nn_embedding_tests

@@ -12,7 +12,7 @@
 
 #include "nn/encoder_checks.hpp"
 
-namespace {
+namespace nn_encoder_tests {
 
 using namespace encoder_test;
 using strings = std::vector<std::string>;
@@ -192,4 +192,4 @@ TEST_CASE("encoder: invalid configurations and batches") {
                          "embedding: 18 tokens in a row; the context holds 12", ht::shape_error);
 }
 
-}  // namespace
+}  // namespace nn_encoder_tests

@@ -8,7 +8,7 @@
 
 #include "nn/generation_checks.hpp"
 
-namespace {
+namespace nn_generation_tests {
 
 namespace ht = halftone;
 using namespace generation_test;
@@ -202,4 +202,4 @@ TEST_CASE("generate: attention with stored scores, whose order of summation depe
     check_generation(device, model, 12);
 }
 
-}  // namespace
+}  // namespace nn_generation_tests

@@ -10,7 +10,7 @@
 
 #include "nn/generation_checks.hpp"
 
-namespace {
+namespace nn_generation_eight_bit_tests {
 
 namespace ht = halftone;
 using namespace generation_test;
@@ -173,4 +173,4 @@ TEST_CASE("key_value_cache in eight bits: the error of logits is within the boun
     CHECK(largest_share > 0.02);  // errors of eight bits, and not only of floats: those are 10^-5 of them
 }
 
-}  // namespace
+}  // namespace nn_generation_eight_bit_tests

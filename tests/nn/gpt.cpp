@@ -9,7 +9,7 @@
 #include "nn/layers.hpp"
 #include "nn/oracle.hpp"
 
-namespace {
+namespace nn_gpt_tests {
 
 namespace ht = halftone;
 using nn_test::batch;
@@ -339,4 +339,4 @@ TEST_CASE("gpt: bf16 activations take less memory than fp32, inference less than
     CHECK(peak(ht::amp_bf16{}, false) < 0.5 * bf16);
 }
 
-}  // namespace
+}  // namespace nn_gpt_tests

@@ -3,7 +3,7 @@
 /// A model under fp32, split products, tf32 and bf16: loss and every gradient within rounding errors.
 #include "nn/gpt_gradients.hpp"
 
-namespace {
+namespace nn_gpt_gradients_tests {
 
 namespace ht = halftone;
 using nn_test::within_what_rounding_does;
@@ -15,4 +15,4 @@ TEST_CASE("gpt: loss and every gradient within the bounds of rounding") {
     SUBCASE("amp_bf16") { within_what_rounding_does<ht::amp_bf16, ht::bfloat16>(1); }
 }
 
-}  // namespace
+}  // namespace nn_gpt_gradients_tests

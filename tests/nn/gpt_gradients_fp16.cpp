@@ -3,7 +3,7 @@
 /// A model under fp16, with a loss scale, and under recipes: loss and every gradient within rounding errors.
 #include "nn/gpt_gradients.hpp"
 
-namespace {
+namespace nn_gpt_gradients_fp16_tests {
 
 namespace ht = halftone;
 using nn_test::within_what_rounding_does;
@@ -26,4 +26,4 @@ TEST_CASE("gpt: loss and every gradient within the bounds of rounding, further p
     }
 }
 
-}  // namespace
+}  // namespace nn_gpt_gradients_fp16_tests

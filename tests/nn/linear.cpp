@@ -5,7 +5,7 @@
 
 #include "nn/layers.hpp"
 
-namespace {
+namespace nn_linear_tests {
 
 namespace ht = halftone;
 using nn_test::alone;
@@ -117,4 +117,4 @@ TEST_CASE("nn::linear: a layer that adds to a residual stream returns the stream
     SUBCASE("a bf16 layer on an fp16 stream") { residual_keeps_its_type<ht::amp_bf16, ht::float16>(); }
 }
 
-}  // namespace
+}  // namespace nn_linear_tests

@@ -15,7 +15,7 @@
 #include <halftone/observe/lint/lint.hpp>
 #include <halftone/policy.hpp>
 
-namespace {
+namespace nn_lint_tests {
 
 namespace ht = halftone;
 
@@ -238,4 +238,4 @@ TEST_CASE("lint: numbers that underflow in eight bits at the scale of their tens
     CHECK(lines<ht::fp8_hybrid>({.largest_activation = 1000, .amax_growth = 4}).empty());
 }
 
-}  // namespace
+}  // namespace nn_lint_tests

@@ -7,7 +7,7 @@
 #include "nn/layers.hpp"
 #include "nn/llama_checks.hpp"
 
-namespace {
+namespace nn_llama_tests {
 
 namespace ht = halftone;
 using namespace llama_test;
@@ -114,4 +114,4 @@ TEST_CASE("attention: grouped heads in the layer, and heads that cannot be share
                          "attention: 4 heads of queries cannot share 3 heads of keys and values evenly", ht::argument_error);
 }
 
-}  // namespace
+}  // namespace nn_llama_tests

@@ -3,7 +3,7 @@
 /// The perceptron layer: one operation if its two products have the same types, two if rules give them different ones.
 #include "nn/layers.hpp"
 
-namespace {
+namespace nn_mlp_tests {
 
 namespace ht = halftone;
 using nn_test::alone;
@@ -138,4 +138,4 @@ TEST_CASE("nn::mlp: without a residual it gives what one of zeros leaves, in dow
     CHECK(alone_gives[0] != std::vector<double>(35, 0.0));
 }
 
-}  // namespace
+}  // namespace nn_mlp_tests

@@ -5,7 +5,7 @@
 
 #include "nn/layers.hpp"
 
-namespace {
+namespace nn_model_tests {
 
 namespace ht = halftone;
 using strings = std::vector<std::string>;
@@ -83,4 +83,4 @@ TEST_CASE("nn::model: too little memory is an error, and no memory stays allocat
     CHECK(small.memory().usage().live() == 0);
 }
 
-}  // namespace
+}  // namespace nn_model_tests

@@ -5,7 +5,7 @@
 
 #include "nn/layers.hpp"
 
-namespace {
+namespace nn_norm_tests {
 
 namespace ht = halftone;
 using nn_test::alone;
@@ -54,4 +54,4 @@ TEST_CASE("nn::layer_norm and nn::rms_norm: rows of mean 0 and mean square 1, in
                                  ht::variable<ht::float16, 3>>);
 }
 
-}  // namespace
+}  // namespace nn_norm_tests

@@ -11,7 +11,7 @@
 #include "nn/oracle.hpp"
 #include "support/gradient_check.hpp"
 
-namespace {
+namespace nn_oracle_tests {
 
 namespace ht = halftone;
 using nn_test::batch;
@@ -41,4 +41,4 @@ TEST_CASE("the oracle's loss is the kernels' definitions in sequence, its gradie
     }
 }
 
-}  // namespace
+}  // namespace nn_oracle_tests

@@ -6,7 +6,7 @@
 
 #include "nn/packed_checks.hpp"
 
-namespace {
+namespace nn_packed_tests {
 
 namespace ht = halftone;
 
@@ -72,4 +72,4 @@ TEST_CASE("packed rows: loss and every gradient are those of separate documents,
     nn_test::check_on<ht::amp_bf16>(device, nn_test::expected_of<ht::amp_bf16, ht::bfloat16>(separate, 1), packed, 1);
 }
 
-}  // namespace
+}  // namespace nn_packed_tests

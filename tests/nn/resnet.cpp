@@ -10,7 +10,7 @@
 
 #include "nn/resnet_checks.hpp"
 
-namespace {
+namespace nn_resnet_tests {
 
 using namespace vision_test;
 using strings = std::vector<std::string>;
@@ -66,4 +66,4 @@ TEST_CASE("resnet: invalid configurations and batches") {
     CHECK_THROWS_AS(model.logits(tape, gray), ht::shape_error);
 }
 
-}  // namespace
+}  // namespace nn_resnet_tests

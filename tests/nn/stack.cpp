@@ -3,7 +3,7 @@
 /// Repeated layers: any depth, single blocks with policies of their own, the same paths and values under every recipe.
 #include "nn/layers.hpp"
 
-namespace {
+namespace nn_stack_tests {
 
 namespace ht = halftone;
 using nn_test::alone;
@@ -95,4 +95,4 @@ TEST_CASE("nn::stack: an argument that is a function of the index gives each blo
     check(alone<stack<recipe>>(3, width, 0.5f));
 }
 
-}  // namespace
+}  // namespace nn_stack_tests

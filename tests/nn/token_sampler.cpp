@@ -13,7 +13,7 @@
 
 #include "support/random.hpp"
 
-namespace {
+namespace nn_token_sampler_tests {
 
 namespace ht = halftone;
 using ids = std::vector<std::int32_t>;
@@ -126,4 +126,4 @@ TEST_CASE("token_sampler: options out of range, and logits of which nothing can 
     CHECK_THROWS_AS(choose(nothing, {}), ht::argument_error);
 }
 
-}  // namespace
+}  // namespace nn_token_sampler_tests

@@ -11,7 +11,7 @@
 
 #include "nn/vit_checks.hpp"
 
-namespace {
+namespace nn_vit_tests {
 
 using namespace vision_test;
 using strings = std::vector<std::string>;
@@ -71,4 +71,4 @@ TEST_CASE("vit: invalid configurations and batches") {
     CHECK_THROWS_WITH_AS(model.logits(tape, small), "vit: images are (1, 3, 8, 12); expected (1, 3, 12, 12)", ht::shape_error);
 }
 
-}  // namespace
+}  // namespace nn_vit_tests

@@ -3,9 +3,9 @@
 /// bfloat16, compared with the oracle: every pattern, every rounding boundary, wide types, arithmetic, limits.
 #include "conversion_checks.hpp"
 
-using namespace conversion_checks;
+namespace number_bfloat16_tests {
 
-namespace {
+using namespace conversion_checks;
 
 constexpr oracle::format format = oracle::brain;
 
@@ -47,4 +47,4 @@ TEST_CASE("bfloat16: numeric_limits") { check_limits<bfloat16>(format); }
 
 TEST_CASE("bfloat16: conversions do not depend on the processor's flush modes") { check_flush_mode<bfloat16>(format); }
 
-}  // namespace
+}  // namespace number_bfloat16_tests

@@ -12,7 +12,7 @@
 
 #include "oracle.hpp"
 
-namespace {
+namespace number_bits_tests {
 
 using halftone::detail::float_bits_odd;
 using halftone::detail::power_of_two;
@@ -64,4 +64,4 @@ TEST_CASE("float_bits_odd: integers are rounded to odd once") {
     static_assert(float_bits_odd(std::numeric_limits<std::uint64_t>::max()) == 0x5f7fffff);
 }
 
-}  // namespace
+}  // namespace number_bits_tests

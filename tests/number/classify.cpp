@@ -13,7 +13,7 @@
 
 #include "oracle.hpp"
 
-namespace {
+namespace number_classify_tests {
 
 namespace ht = halftone;
 
@@ -76,4 +76,4 @@ TEST_CASE("classify: float and double") {
     CHECK_TALLY(t);
 }
 
-}  // namespace
+}  // namespace number_classify_tests

@@ -10,7 +10,7 @@
 
 #include <halftone/number.hpp>
 
-namespace {
+namespace number_fast_math_tests {
 
 namespace ht = halftone;
 
@@ -102,4 +102,4 @@ TEST_CASE("fast math: long double and wide integers round once") {
     CHECK(ht::bfloat16(static_cast<std::int64_t>(integer)).bits() == 0x5e81);
 }
 
-}  // namespace
+}  // namespace number_fast_math_tests

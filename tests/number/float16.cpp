@@ -3,9 +3,9 @@
 /// float16, compared with the oracle: every pattern, every rounding boundary, wide types, arithmetic, limits.
 #include "conversion_checks.hpp"
 
-using namespace conversion_checks;
+namespace number_float16_tests {
 
-namespace {
+using namespace conversion_checks;
 
 constexpr oracle::format format = oracle::half;
 
@@ -45,4 +45,4 @@ TEST_CASE("float16: numeric_limits") { check_limits<float16>(format); }
 
 TEST_CASE("float16: conversions do not depend on the processor's flush modes") { check_flush_mode<float16>(format); }
 
-}  // namespace
+}  // namespace number_float16_tests

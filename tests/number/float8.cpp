@@ -18,7 +18,7 @@
 
 #include "oracle.hpp"
 
-namespace {
+namespace number_float8_tests {
 
 namespace ht = halftone;
 using ht::bfloat16;
@@ -288,4 +288,4 @@ TEST_CASE_TEMPLATE("float8: conversions do not depend on the processor's flush m
 }
 #endif
 
-}  // namespace
+}  // namespace number_float8_tests

@@ -26,7 +26,7 @@
 #define ON_X86 0
 #endif
 
-namespace {
+namespace number_hardware_tests {
 
 using halftone::bfloat16;
 using halftone::float16;
@@ -177,8 +177,6 @@ TEST_CASE_TEMPLATE("hardware: a sample of blocks of floats", T, float16, bfloat1
     CHECK((!hardware || result.hardware_blocks > 1900));
 }
 
-}  // namespace
-
 TEST_SUITE_BEGIN("full");
 
 TEST_CASE_TEMPLATE("all 2^32 floats" * doctest::skip(), T, float16, bfloat16) {
@@ -198,3 +196,5 @@ TEST_CASE_TEMPLATE("all 2^32 floats" * doctest::skip(), T, float16, bfloat16) {
 }
 
 TEST_SUITE_END();
+
+}  // namespace number_hardware_tests

@@ -11,7 +11,7 @@
 #include <halftone/number/normal.hpp>
 #include <halftone/number/philox.hpp>
 
-namespace {
+namespace number_philox_tests {
 
 namespace ht = halftone;
 using ht::philox;
@@ -100,4 +100,4 @@ TEST_CASE("normal: its formula, its ends and its moments") {
     CHECK(std::fabs(product / pairs) < 6 / std::sqrt(pairs));
 }
 
-}  // namespace
+}  // namespace number_philox_tests

@@ -10,7 +10,7 @@
 
 #include <halftone/number.hpp>
 
-namespace {
+namespace number_remainder_tests {
 
 namespace ht = halftone;
 using ht::bfloat16;
@@ -84,4 +84,4 @@ TEST_CASE("remainder: every float splits and comes back; one in 2^17 has another
     CHECK(all == 0xff000002);
 }
 
-}  // namespace
+}  // namespace number_remainder_tests

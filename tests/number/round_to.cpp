@@ -15,7 +15,7 @@
 
 #include "oracle.hpp"
 
-namespace {
+namespace number_round_to_tests {
 
 /// A number type of a user, kept in a float: `Digits` significant bits and least exponent `MinExponent`.
 template <int Digits, int MinExponent>
@@ -31,14 +31,15 @@ class user_float {
 
 using float24 = user_float<17, -61>;
 
-}  // namespace
+}  // namespace number_round_to_tests
 
 template <int Digits, int MinExponent>
-struct halftone::number_traits<user_float<Digits, MinExponent>> : halftone::ieee_format<Digits, MinExponent, 64> {
+struct halftone::number_traits<number_round_to_tests::user_float<Digits, MinExponent>>
+    : halftone::ieee_format<Digits, MinExponent, 64> {
     static constexpr const char* name = "user_float";
 };
 
-namespace {
+namespace number_round_to_tests {
 
 namespace ht = halftone;
 using ht::bfloat16;
@@ -235,4 +236,4 @@ TEST_CASE("round_to: a user's number type rounds by its traits") {
     CHECK(ht::round_to<long_tail, rounding::toward_zero>(0x1.fffp-126f) == 0x1.fp-126f);
 }
 
-}  // namespace
+}  // namespace number_round_to_tests

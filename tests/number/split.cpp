@@ -15,7 +15,7 @@
 
 #include "oracle.hpp"
 
-namespace {
+namespace number_split_tests {
 
 namespace ht = halftone;
 using ht::bfloat16, ht::float16;
@@ -214,4 +214,4 @@ TEST_CASE("split: the bounds of products of pieces") {
     SUBCASE("three") { products_of_pieces<three>(); }
 }
 
-}  // namespace
+}  // namespace number_split_tests

@@ -14,7 +14,7 @@
 
 #include "oracle.hpp"
 
-namespace {
+namespace number_tfloat32_tests {
 
 namespace ht = halftone;
 using ht::bfloat16, ht::float16, ht::tfloat32;
@@ -203,4 +203,4 @@ TEST_CASE("tfloat32: numeric_limits") {
     CHECK(limits::round_style == same::round_style);
 }
 
-}  // namespace
+}  // namespace number_tfloat32_tests

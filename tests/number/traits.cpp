@@ -9,7 +9,7 @@
 
 #include <halftone/number.hpp>
 
-namespace {
+namespace number_traits_tests {
 
 namespace ht = halftone;
 
@@ -42,4 +42,4 @@ TEST_CASE("number_traits: names") {
     CHECK(ht::number_traits<ht::tfloat32>::name == std::string("tfloat32"));
 }
 
-}  // namespace
+}  // namespace number_traits_tests

@@ -14,7 +14,7 @@
 #include "support/outer.hpp"
 #include "support/random.hpp"
 
-namespace {
+namespace observe_hook_tests {
 
 namespace ht = halftone;
 
@@ -139,4 +139,4 @@ TEST_CASE("hook: a tool sees every operation's begin, result and backward pass, 
     static_assert(sizeof(plain) < sizeof(tape));
 }
 
-}  // namespace
+}  // namespace observe_hook_tests

@@ -8,6 +8,8 @@
 #include <halftone/observe/metrics/machine.hpp>
 #include <halftone/observe/metrics/terminal.hpp>
 
+namespace observe_machine_tests {
+
 namespace ht = halftone;
 
 TEST_CASE("the processor has a name and the machine some memory") {
@@ -23,3 +25,5 @@ TEST_CASE("a file is not a terminal") {
     CHECK(ht::terminal_columns(file) == 0);
     std::fclose(file);
 }
+
+}  // namespace observe_machine_tests

@@ -16,7 +16,7 @@
 #include "support/random.hpp"
 #include "support/temporary_folder.hpp"
 
-namespace {
+namespace observe_memory_history_tests {
 
 namespace ht = halftone;
 using ht::memory_kind;
@@ -337,4 +337,4 @@ TEST_CASE("pickle: integers of all sizes, texts and objects that come again") {
                             "\x8a\x08\0\0\0\0\xfe\xff\xff\xff"s + "X\x02\0\0\0abr\0\0\0\0j\0\0\0\0e."s);
 }
 
-}  // namespace
+}  // namespace observe_memory_history_tests

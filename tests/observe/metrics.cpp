@@ -13,6 +13,8 @@
 
 #include "support/temporary_folder.hpp"
 
+namespace observe_metrics_tests {
+
 namespace ht = halftone;
 using json = nlohmann::ordered_json;
 
@@ -90,3 +92,5 @@ TEST_CASE("a full disk: each failure is told once, until a line can be written a
     CHECK_THROWS_AS(stops.write({.step = 1}), ht::output_error);
 }
 #endif
+
+}  // namespace observe_metrics_tests

@@ -16,7 +16,7 @@
 #include "observe/operand_checks.hpp"
 #include "support/cube.hpp"
 
-namespace {
+namespace observe_numerics_tests {
 
 namespace ht = halftone;
 
@@ -586,4 +586,4 @@ TEST_CASE("numerics: proposals for layers that read eight bits") {
     CHECK_FALSE(ht::overflow_json(o).contains("operand"));
 }
 
-}  // namespace
+}  // namespace observe_numerics_tests

@@ -17,6 +17,8 @@
 
 #include "support/temporary_folder.hpp"
 
+namespace observe_output_file_tests {
+
 namespace ht = halftone;
 namespace fs = std::filesystem;
 
@@ -71,8 +73,6 @@ TEST_CASE("a full disk is an error when it happens") {
     CHECK_THROWS_AS(file.write("x"), ht::output_error);
 }
 
-namespace {
-
 /// While it lives no file can grow beyond so many bytes, as on a disk that is full.
 class full_disk {
   public:
@@ -93,8 +93,6 @@ class full_disk {
     void (*handler_)(int);
     rlimit before_{};
 };
-
-}  // namespace
 
 TEST_CASE("a disk that fills up: the file ends with the last whole piece, and grows again when there is room") {
     const support::temporary_folder folder;
@@ -160,3 +158,5 @@ TEST_CASE("folders are made, and removed unless they are kept") {
     CHECK_THROWS_AS(ht::output_folder(""), ht::output_error);
     CHECK_NOTHROW(ht::output_folder("."));
 }
+
+}  // namespace observe_output_file_tests

@@ -8,9 +8,9 @@
 
 #include <halftone/observe/profile/profile.hpp>
 
-namespace ht = halftone;
+namespace observe_profile_tests {
 
-namespace {
+namespace ht = halftone;
 
 std::int64_t now = 0;
 std::int64_t hand_turned() { return now; }
@@ -22,8 +22,6 @@ const ht::profiler::row& row_of(const ht::profiler& profile, const std::string& 
     FAIL("no row " << name);
     return profile.rows().front();
 }
-
-}  // namespace
 
 TEST_CASE("time in an inner range counts there alone, and the rows add up to the whole") {
     now = 1000;
@@ -90,3 +88,5 @@ TEST_CASE("the table: largest first, milliseconds a step, the total last") {
           "small                         0.500                            0.500   25.0%       0.2\n"
           "total                         0.500      1.500                 2.000  100.0%       0.5\n");
 }
+
+}  // namespace observe_profile_tests

@@ -11,9 +11,9 @@
 
 #include <halftone/observe/metrics/progress.hpp>
 
-namespace ht = halftone;
+namespace observe_progress_tests {
 
-namespace {
+namespace ht = halftone;
 
 const ht::progress_state halfway{
     .step = 50, .loss = 2.41314, .learning_rate = 3e-4, .loss_scale = 65536, .tokens_per_second = 11234, .bytes = 84.4 * (1 << 20)};
@@ -31,8 +31,6 @@ std::string drawn(int columns, const ht::progress_state& state = halfway, double
     bar.update(state, seconds);
     return out.str();
 }
-
-}  // namespace
 
 TEST_CASE("the bar, where the terminal is wide enough for all fields") {
     CHECK(drawn(140) ==
@@ -158,3 +156,5 @@ TEST_CASE("NaN and infinities, and times beyond any measure") {
     CHECK(drawn(140, {.step = 1}, 60).find("1:39:00 left") != std::string::npos);
     CHECK_NOTHROW(drawn(140, {.step = 1, .learning_rate = nan, .tokens_per_second = 1e300}, 1e300));
 }
+
+}  // namespace observe_progress_tests

@@ -11,9 +11,9 @@
 #include <halftone/observe/report/report.hpp>
 #include <halftone/observe/report/strip.hpp>
 
-namespace ht = halftone;
+namespace observe_report_tests {
 
-namespace {
+namespace ht = halftone;
 
 std::size_t count_of(const std::string& text, const std::string& part) {
     std::size_t n = 0;
@@ -46,8 +46,6 @@ ht::run_report run_of(const char* name, int steps) {
     run.add_light(t);
     return run;
 }
-
-}  // namespace
 
 TEST_CASE("a curve keeps its extremes, first and last points, whatever its length") {
     for (const int length : {1, 7, 100, 4097, 100000}) {
@@ -149,3 +147,5 @@ TEST_CASE("a report: one file, no script, nothing loaded, under a megabyte for 1
         CHECK(page.find(part) != std::string::npos);
     }
 }
+
+}  // namespace observe_report_tests

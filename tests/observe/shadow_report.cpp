@@ -10,7 +10,7 @@
 #include <halftone/observe/shadow/html.hpp>
 #include <halftone/observe/shadow/json.hpp>
 
-namespace {
+namespace observe_shadow_report_tests {
 
 namespace ht = halftone;
 
@@ -80,4 +80,4 @@ TEST_CASE("shadow report: its line, table and JSON") {
     CHECK(ht::shadow_html({}, "none").find("No tensor is beyond its bound") != std::string::npos);
 }
 
-}  // namespace
+}  // namespace observe_shadow_report_tests

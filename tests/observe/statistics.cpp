@@ -5,7 +5,7 @@
 
 #include "observe/statistics_checks.hpp"
 
-namespace {
+namespace observe_statistics_tests {
 
 using namespace statistics_checks;
 
@@ -21,4 +21,4 @@ TEST_CASE("statistics: shares of what a type would lose") {
     shares(device);
 }
 
-}  // namespace
+}  // namespace observe_statistics_tests

@@ -25,9 +25,9 @@
 
 #include "support/temporary_folder.hpp"
 
-namespace ht = halftone;
+namespace observe_tensorboard_tests {
 
-namespace {
+namespace ht = halftone;
 
 double at_noon() { return 1000.5; }
 
@@ -63,8 +63,6 @@ std::vector<std::string> events_of(const std::string& file) {
     }
     return all;
 }
-
-}  // namespace
 
 TEST_CASE("CRC-32C of RFC 3720's examples") {
     CHECK(ht::detail::crc32c("123456789") == 0xe3069283u);
@@ -199,3 +197,5 @@ TEST_CASE("the system is sampled on a thread of its own") {
     CHECK(samples.back().rss_bytes > 1 << 20);
 #endif
 }
+
+}  // namespace observe_tensorboard_tests

@@ -21,9 +21,9 @@
 #include "observe/trace_checks.hpp"
 #include "support/temporary_folder.hpp"
 
-namespace ht = halftone;
+namespace observe_trace_tests {
 
-namespace {
+namespace ht = halftone;
 
 std::int64_t now = 0;
 std::int64_t hand_turned() { return now; }
@@ -52,8 +52,6 @@ std::vector<std::int64_t> steps_of(const ht::trace_recorder& trace) {
     }
     return all;
 }
-
-}  // namespace
 
 TEST_CASE("rows are the parts of a step, and events have their times, layers and steps") {
     now = 1000;
@@ -169,8 +167,6 @@ TEST_CASE("a Chrome trace: rows are named, times are exact, events nest, memory 
     CHECK(ht::detail::json_string("a\"b\\\n") == "\"a\\\"b\\\\ \"");
 }
 
-namespace {
-
 /// A communicator of one rank, which waits 5 ns for every collective.
 struct alone final : ht::communicator {
     struct work final : ht::detail::collective {
@@ -185,8 +181,6 @@ struct alone final : ht::communicator {
     void barrier(const char*) override { now += 7; }
     std::unique_ptr<ht::communicator> split(int, int) override { return std::make_unique<alone>(); }
 };
-
-}  // namespace
 
 TEST_CASE("collectives have a row of their own, where they begin and where they are waited for") {
     now = 0;
@@ -478,3 +472,5 @@ TEST_CASE("peaks as a file") {
         CHECK_THROWS_AS(ht::read_peaks(file), ht::argument_error);
     }
 }
+
+}  // namespace observe_trace_tests

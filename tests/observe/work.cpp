@@ -13,9 +13,9 @@
 
 #include "observe/work_checks.hpp"
 
-namespace ht = halftone;
+namespace observe_work_tests {
 
-namespace {
+namespace ht = halftone;
 
 using work_checks::layers, work_checks::norms, work_checks::numbers, work_checks::tape_of_work;
 
@@ -57,8 +57,6 @@ void softmax_statistics(ht::extent classes, const std::function<void()>& more) {
     counted sum{};
     each(classes, [&] { sum += function(x - y), more(); });
 }
-
-}  // namespace
 
 TEST_CASE("a product's flops are two for each term, and two products in its backward pass") {
     tape_of_work t;
@@ -204,8 +202,6 @@ TEST_CASE("attention: pairs of a query and a key that it sees") {
     }
 }
 
-namespace {
-
 void gelu() {
     const counted t = function(constant * (x * (constant + constant * (x * x))));
     constant * x * (constant + t);
@@ -216,8 +212,6 @@ void gelu_gradient() {
     const counted slope = constant * x * (constant - t * t) * (constant + constant * square) * constant;
     (constant * (constant + t) + slope) * y;
 }
-
-}  // namespace
 
 TEST_CASE("a model in bfloat16: embedding, linear, perceptron, cross-entropy") {
     tape_of_work t;
@@ -278,3 +272,5 @@ TEST_CASE("a convolution: a product for each tap") {
     CHECK(t.told.flops("forward conv2d") == count_of(taps));
     CHECK(t.told.flops("backward conv2d") == count_of([&] { taps(), taps(); }));
 }
+
+}  // namespace observe_work_tests

@@ -15,9 +15,9 @@
 
 #include "observe/work_checks.hpp"
 
-namespace ht = halftone;
+namespace observe_work_bytes_tests {
 
-namespace {
+namespace ht = halftone;
 
 using work_checks::layers, work_checks::norms, work_checks::numbers, work_checks::tape_of_work;
 using ht::extent;
@@ -64,8 +64,6 @@ struct product_of {
 void all_of(memory& touch, const char* tensor, double bytes_each, extent count) {
     for (extent i = 0; i < count; ++i) touch(tensor, bytes_each, i);
 }
-
-}  // namespace
 
 TEST_CASE("bytes of a product") {
     tape_of_work t;
@@ -254,3 +252,5 @@ TEST_CASE("bytes of a convolution, and of a join") {
     CHECK(t.told.bytes("forward cat") == bytes_of([](memory& m) { all_of(m, "parts", 4, 30), all_of(m, "y", 4, 30); }));
     CHECK(t.told.bytes("backward cat") == bytes_of([](memory& m) { all_of(m, "dparts", 4, 30), all_of(m, "dy", 4, 30); }));
 }
+
+}  // namespace observe_work_bytes_tests

@@ -5,7 +5,7 @@
 
 #include "optim/adafactor_checks.hpp"
 
-namespace {
+namespace optim_adafactor_tests {
 
 using namespace adafactor_model;
 
@@ -36,4 +36,4 @@ TEST_CASE("adafactor: options out of range are refused") {
     CHECK_THROWS_AS((optimizer{device, model, {.weight_decay = -1}}), ht::argument_error);
 }
 
-}  // namespace
+}  // namespace optim_adafactor_tests

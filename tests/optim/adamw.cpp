@@ -9,7 +9,7 @@
 #include "optim/tracked_adamw.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace optim_adamw_tests {
 
 namespace ht = halftone;
 using golden::tracked_adamw;
@@ -109,4 +109,4 @@ TEST_CASE("adamw: bf16 parameters without a master move on average, and in the s
     CHECK(train(2).second != bits);
 }
 
-}  // namespace
+}  // namespace optim_adamw_tests

@@ -5,7 +5,7 @@
 
 #include "optim/adamw_8bit_checks.hpp"
 
-namespace {
+namespace optim_adamw_8bit_tests {
 
 namespace ht = halftone;
 using namespace adamw_8bit_checks;
@@ -78,4 +78,4 @@ TEST_CASE("adamw_8bit: options out of range are refused") {
                          ht::argument_error);
 }
 
-}  // namespace
+}  // namespace optim_adamw_8bit_tests

@@ -12,7 +12,7 @@
 #include "optim/small_model.hpp"
 #include "support/bounds.hpp"
 
-namespace {
+namespace optim_clip_tests {
 
 namespace ht = halftone;
 using model_type = small::model<ht::amp_bf16>;
@@ -192,4 +192,4 @@ TEST_CASE("clip: limits out of range, and a norm read too late") {
     CHECK_THROWS_AS(ht::clip_grad_norm(device, grads, 1.0f), ht::state_error);
 }
 
-}  // namespace
+}  // namespace optim_clip_tests

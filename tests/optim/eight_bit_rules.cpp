@@ -11,7 +11,7 @@
 #include "support/bounds.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace optim_eight_bit_rules_tests {
 
 namespace ht = halftone;
 using namespace adamw_8bit_checks;
@@ -148,4 +148,4 @@ TEST_CASE("lion_8bit, sgd_8bit: options out of range are refused") {
     CHECK_THROWS_AS((sgd_8bit{device, model, {.lr = -1}}), ht::argument_error);
 }
 
-}  // namespace
+}  // namespace optim_eight_bit_rules_tests

@@ -7,7 +7,7 @@
 
 #include "support/each_set.hpp"
 
-namespace {
+namespace optim_ema_tests {
 
 namespace ht = halftone;
 using pure = ht::with_state<ht::pure_bf16, ht::bfloat16>;
@@ -67,4 +67,4 @@ TEST_CASE("ema: refused for a table with a sparse gradient, unless it is frozen"
     CHECK_NOTHROW((optimizer{device, model, {.ema_decay = 0.5}, {{"items", ht::frozen}}}));
 }
 
-}  // namespace
+}  // namespace optim_ema_tests

@@ -9,7 +9,7 @@
 
 #include "optim/small_model.hpp"
 
-namespace {
+namespace optim_groups_tests {
 
 namespace ht = halftone;
 using model_type = small::model<ht::amp_bf16>;
@@ -152,4 +152,4 @@ TEST_CASE("groups: neighbours with equal rates are one segment") {
     CHECK(segments_of({}).size() == 3);
 }
 
-}  // namespace
+}  // namespace optim_groups_tests

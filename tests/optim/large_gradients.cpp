@@ -7,7 +7,7 @@
 #include "optim/sparse_checks.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace optim_large_gradients_tests {
 
 namespace ht = halftone;
 
@@ -44,4 +44,4 @@ TEST_CASE("optimizer: gradients too large for its moments, of sparse and of dens
     of_tables<sparse_checks::dense<ht::full_fp32>>();
 }
 
-}  // namespace
+}  // namespace optim_large_gradients_tests

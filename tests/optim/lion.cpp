@@ -9,7 +9,7 @@
 #include "optim/small_model.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace optim_lion_tests {
 
 namespace ht = halftone;
 
@@ -109,4 +109,4 @@ TEST_CASE("lion: bf16 parameters without a master move on average, and in the sa
     CHECK(train(2).second != bits);
 }
 
-}  // namespace
+}  // namespace optim_lion_tests

@@ -7,7 +7,7 @@
 
 #include "support/each_set.hpp"
 
-namespace {
+namespace optim_muon_tests {
 
 namespace ht = halftone;
 using muon_checks::net;
@@ -51,4 +51,4 @@ TEST_CASE("muon: options out of range are refused") {
     CHECK_THROWS_AS((optimizer{device, model, {.hidden = {"wide"}, .batch = -1}}), ht::argument_error);
 }
 
-}  // namespace
+}  // namespace optim_muon_tests

@@ -11,7 +11,7 @@
 #include <halftone/kernel/optimizer_step/cpu.hpp>
 #include <halftone/number/round_to.hpp>
 
-namespace {
+namespace optim_narrow_parameters_tests {
 
 namespace ht = halftone;
 namespace kernel = ht::kernel;
@@ -130,4 +130,4 @@ TEST_CASE(
     }
 }
 
-}  // namespace
+}  // namespace optim_narrow_parameters_tests

@@ -16,7 +16,7 @@
 #include "optim/small_model.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace optim_optimizer_tests {
 
 namespace ht = halftone;
 
@@ -291,4 +291,4 @@ TEST_CASE("optimizer: bytes of a parameter's training state are those of its typ
     CHECK(usage.live(ht::memory_kind::gradient) == 4 * n + 64);
 }
 
-}  // namespace
+}  // namespace optim_optimizer_tests

@@ -11,7 +11,7 @@
 #include "optim/golden.hpp"
 #include "optim/small_model.hpp"
 
-namespace {
+namespace optim_schedule_tests {
 
 namespace ht = halftone;
 
@@ -141,4 +141,4 @@ TEST_CASE("schedule: wrong options are refused") {
     CHECK(optimizer.lr() == 1e-3);
 }
 
-}  // namespace
+}  // namespace optim_schedule_tests

@@ -8,7 +8,7 @@
 #include "optim/golden_run.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace optim_sgd_tests {
 
 namespace ht = halftone;
 using support::u;
@@ -109,4 +109,4 @@ TEST_CASE("sgd: options out of range are refused") {
                     ht::argument_error);
 }
 
-}  // namespace
+}  // namespace optim_sgd_tests

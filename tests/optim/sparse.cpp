@@ -18,7 +18,7 @@
 #include "optim/tracked_adamw.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace optim_sparse_tests {
 
 using namespace sparse_checks;
 constexpr auto of_gradients = ht::memory_kind::gradient;
@@ -388,4 +388,4 @@ TEST_CASE(
     CHECK(cases == 4);
 }
 
-}  // namespace
+}  // namespace optim_sparse_tests

@@ -4,7 +4,7 @@
 #include "optim/split_checks.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace optim_split_master_tests {
 
 namespace ht = halftone;
 using split_training::rule;
@@ -22,4 +22,4 @@ TEST_CASE("split masters: their memory, reading and setting them, and freezing")
     split_training::lies_in_halves(device);
 }
 
-}  // namespace
+}  // namespace optim_split_master_tests

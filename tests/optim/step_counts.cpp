@@ -3,7 +3,7 @@
 
 #include "optim/reached_checks.hpp"
 
-namespace {
+namespace optim_step_counts_tests {
 
 namespace ht = halftone;
 using pure = ht::with_state<ht::pure_bf16, ht::bfloat16>;
@@ -53,4 +53,4 @@ TEST_CASE("step counts: invalid states are refused, valid ones replace the state
     CHECK(optimizer.steps() == 2);
 }
 
-}  // namespace
+}  // namespace optim_step_counts_tests

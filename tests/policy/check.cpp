@@ -5,6 +5,8 @@
 
 #include "small_gpt.hpp"
 
+namespace policy_check_tests {
+
 namespace ht = halftone;
 using ht::at, ht::bfloat16, ht::float16;
 
@@ -37,3 +39,5 @@ static_assert(!ht::keeps_small_updates<ht::with_param<ht::amp_bf16, bfloat16>>);
 static_assert(!ht::keeps_small_updates<ht::with_param<ht::amp_fp16, float16>>);
 static_assert(!ht::keeps_small_updates<ht::with_param_rounding<ht::pure_bf16, ht::rounding::nearest_even>>);
 static_assert(ht::check_trainable<outline::gpt<mine>>() && ht::check_trainable<outline::gpt<ht::pure_bf16>>());
+
+}  // namespace policy_check_tests

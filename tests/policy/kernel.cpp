@@ -8,9 +8,9 @@
 
 #include <halftone/policy.hpp>
 
-namespace ht = halftone;
+namespace policy_kernel_tests {
 
-namespace {
+namespace ht = halftone;
 
 using mine = ht::recipe<ht::amp_bf16, ht::rule<"*.norm", ht::full_fp32>>;
 
@@ -44,8 +44,6 @@ int run(void (*kernel)(int*)) {
 
 #endif
 
-}  // namespace
-
 static_assert(bytes_of_an_operand<ht::at<mine, "norm">>() == 4 && bytes_of_an_operand<ht::at<mine, "fc">>() == 2);
 
 #if defined(__CUDACC__)
@@ -61,3 +59,5 @@ TEST_CASE("kernels take policies and paths") {
     CHECK(run(by_path<ht::at<ht::at<mine, "h">, "fc">>) == 2);
 }
 #endif
+
+}  // namespace policy_kernel_tests

@@ -12,7 +12,7 @@
 #include <halftone/observe/lint/policy_lint.hpp>
 #include <halftone/policy/presets.hpp>
 
-namespace {
+namespace policy_lint_tests {
 
 namespace ht = halftone;
 
@@ -75,4 +75,4 @@ static_assert(ht::scaled_range<ht::float8_e4m3>({.margin = 1, .steps = ht::scale
 static_assert(ht::check_scaled_range<ht::fp8_hybrid, 458751>());
 static_assert(ht::check_scaled_range<ht::amp_bf16, ~std::uint64_t{0}>());
 
-}  // namespace
+}  // namespace policy_lint_tests

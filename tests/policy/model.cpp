@@ -11,10 +11,10 @@
 
 #include "small_gpt.hpp"
 
+namespace policy_model_tests {
+
 namespace ht = halftone;
 using ht::at, ht::bfloat16, ht::float16, ht::rule;
-
-namespace {
 
 template <class A, class B>
 inline constexpr bool same = std::is_same_v<A, B>;
@@ -39,8 +39,6 @@ struct headless {  // neither a policy nor children: no layer at all
     no_layer nothing;
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.nothing); }
 };
-
-}  // namespace
 
 static_assert(ht::layer<outline::linear<ht::amp_bf16>> && !ht::layer<outline::block<ht::amp_bf16>> && !ht::layer<int>);
 static_assert(ht::parameter_owner<outline::linear<ht::amp_bf16>>);
@@ -85,3 +83,5 @@ TEST_CASE("layers are in order, parents before children, lists with one entry fo
 }
 
 TEST_CASE("a model's constructor checks its recipe") { CHECK(sizeof(model{}) > 0); }
+
+}  // namespace policy_model_tests

@@ -3,6 +3,8 @@
 /// Each operation is in the category that PyTorch gives it.
 #include <halftone/policy/operations.hpp>
 
+namespace policy_operations_tests {
+
 namespace ht = halftone;
 namespace op = halftone::op;
 
@@ -28,3 +30,5 @@ static_assert(all_are<ht::category::as_input, op::permute, op::transpose, op::sl
 static_assert(all_are<ht::category::as_input, op::max_pool2d, op::avg_pool2d, op::adaptive_avg_pool2d, op::batch_norm>);
 static_assert(all_are<ht::category::fp32, op::group_norm>);
 static_assert(all_are<ht::category::banned, op::binary_cross_entropy>);
+
+}  // namespace policy_operations_tests

@@ -10,10 +10,10 @@
 
 #include <halftone/policy/path.hpp>
 
+namespace policy_path_tests {
+
 namespace ht = halftone;
 using ht::path_name;
-
-namespace {
 
 std::string str(const path_name& path) { return path.text().data; }
 
@@ -38,8 +38,6 @@ std::vector<std::string> words(const char* alphabet, std::size_t longest) {
 }
 
 struct some_policy {};
-
-}  // namespace
 
 static_assert(path_name("norm").size() == 4 && path_name("").size() == 0 && path_name().empty());
 static_assert(path_name("norm") == path_name("norm") && path_name("norm") != path_name("nor"));
@@ -101,3 +99,5 @@ TEST_CASE("many stars do not take exponential time") {
     CHECK(ht::path_matches(pattern.c_str(), path.c_str()));
     CHECK_FALSE(ht::path_matches((pattern + "b").c_str(), path.c_str()));
 }
+
+}  // namespace policy_path_tests

@@ -10,6 +10,8 @@
 
 #include "number_types.hpp"
 
+namespace policy_presets_tests {
+
 namespace ht = halftone;
 using ht::bfloat16, ht::float16;
 
@@ -56,3 +58,5 @@ static_assert(ht::with_state<ht::pure_bf16, bfloat16>::param_rounding == ht::rou
 
 using twice = ht::with_param<ht::with_compute<ht::full_fp32, float16>, bfloat16>;
 static_assert(has_roles<twice, bfloat16, float16, float, float, float, float, float, float>);
+
+}  // namespace policy_presets_tests

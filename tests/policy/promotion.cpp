@@ -12,6 +12,8 @@
 
 #include "number_types.hpp"
 
+namespace policy_promotion_tests {
+
 namespace ht = halftone;
 using ht::bfloat16, ht::float16;
 
@@ -34,3 +36,5 @@ static_assert(same<ht::promote<bfloat16, float24>, float24>);
 static_assert(same<ht::promote<wide_range, float>, double>);               // 2^300 does not fit in a float
 static_assert(same<ht::promote<std::int64_t, bfloat16, bool>, bfloat16>);  // indices and masks have no say
 static_assert(same<ht::promote<int>, void> && same<ht::promote<>, void>);
+
+}  // namespace policy_promotion_tests

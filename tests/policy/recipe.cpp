@@ -6,6 +6,8 @@
 #include <halftone/policy/presets.hpp>
 #include <halftone/policy/recipe.hpp>
 
+namespace policy_recipe_tests {
+
 namespace ht = halftone;
 using ht::at, ht::rule;
 
@@ -55,3 +57,5 @@ static_assert(same<ht::policy_within<ht::inherit, ht::inherit>, ht::full_fp32>);
 static_assert(ht::needs_scaling<mine> && ht::needs_scaling<at<first, "attn">> && !ht::needs_scaling<at<first, "mlp">>);
 static_assert(!ht::needs_scaling<undecided>);
 static_assert(ht::needs_scaling<ht::recipe<ht::full_fp32, rule<"a", ht::full_fp32>, rule<"b", ht::amp_fp16>>>);
+
+}  // namespace policy_recipe_tests

@@ -8,6 +8,8 @@
 #include <halftone/policy/presets.hpp>
 #include <halftone/policy/repeat.hpp>
 
+namespace policy_repeat_tests {
+
 namespace ht = halftone;
 using ht::at, ht::rule;
 
@@ -52,3 +54,5 @@ TEST_CASE("each layer of a list has the class that its index names") {
     CHECK(ht::indices<>::class_of(0, 1) == 0);
     CHECK(ht::detail::classes_of<mine, "h">::class_of(0, 1) == 0);
 }
+
+}  // namespace policy_repeat_tests

@@ -6,6 +6,8 @@
 
 #include "number_types.hpp"
 
+namespace policy_roles_tests {
+
 namespace ht = halftone;
 using ht::bfloat16, ht::float16;
 
@@ -45,3 +47,5 @@ static_assert(!ht::needs_scaling<ht::with_grad<ht::amp_bf16, float24>>);
 static_assert(!ht::needs_scaling<ht::inherit> && !ht::needs_scaling<ht::as_given>);
 static_assert(ht::narrow_range<float16> && ht::narrow_range<quarter>);
 static_assert(!ht::narrow_range<float> && !ht::narrow_range<bfloat16> && !ht::narrow_range<wide_range>);
+
+}  // namespace policy_roles_tests

@@ -9,16 +9,14 @@
 
 #include "small_gpt.hpp"
 
+namespace policy_table_tests {
+
 namespace ht = halftone;
 using ht::at, ht::rule;
-
-namespace {
 
 using mine = ht::recipe<ht::amp_bf16, rule<"*.norm", ht::full_fp32>, rule<"h.last.attn", ht::amp_fp16>,
                         rule<"head", ht::with_output<ht::amp_bf16, float>>>;
 using model = outline::gpt<mine>;
-
-}  // namespace
 
 TEST_CASE("the table shows what every operation computes in") {
     std::ostringstream out;
@@ -79,3 +77,5 @@ TEST_CASE("roles of backward products are listed where a policy states them") {
     CHECK(!derived[0].states_grads);
     CHECK(ht::policies_of<outline::linear<at<ht::inherit, "fc">>>()[0].weight_grad == "inherit");
 }
+
+}  // namespace policy_table_tests

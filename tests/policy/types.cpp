@@ -5,6 +5,8 @@
 
 #include <halftone/policy/types.hpp>
 
+namespace policy_types_tests {
+
 namespace ht = halftone;
 
 template <class A, class B>
@@ -14,3 +16,5 @@ static_assert(same<ht::detail::concatenate_t<ht::types<int>, ht::types<>, ht::ty
 static_assert(same<ht::detail::concatenate_t<>, ht::types<>>);
 static_assert(same<ht::detail::unique_t<ht::types<int, char, int, char, float>>, ht::types<int, char, float>>);
 static_assert(ht::types<int, char>::size == 2 && ht::types<>::size == 0);
+
+}  // namespace policy_types_tests

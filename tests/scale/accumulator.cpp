@@ -17,7 +17,7 @@
 #include "optim/small_model.hpp"
 #include "support/random.hpp"
 
-namespace {
+namespace scale_accumulator_tests {
 
 namespace ht = halftone;
 using model_type = small::model<ht::amp_bf16>;
@@ -299,4 +299,4 @@ TEST_CASE_TEMPLATE("accumulator: N micro-batches of B are one batch of N B", P, 
     CHECK(train(32) == whole);
 }
 
-}  // namespace
+}  // namespace scale_accumulator_tests

@@ -28,7 +28,7 @@
 #include "optim/golden.hpp"
 #include "support/layers.hpp"
 
-namespace {
+namespace scale_amp_traces_tests {
 
 namespace ht = halftone;
 using support::tracked;
@@ -425,4 +425,4 @@ TEST_CASE("amp, other than PyTorch: clipping the norm of both, where one overflo
     CHECK(pair_of::parameters_of(p.b) == before);
 }
 
-}  // namespace
+}  // namespace scale_amp_traces_tests

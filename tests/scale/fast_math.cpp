@@ -14,7 +14,7 @@
 #include "optim/small_model.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace scale_fast_math_tests {
 
 namespace ht = halftone;
 
@@ -71,4 +71,4 @@ TEST_CASE("fast math: a scale never becomes infinite, and is not set to an inval
     CHECK_THROWS_AS(scaler.update(hidden(0x7fc00000u)), ht::argument_error);
 }
 
-}  // namespace
+}  // namespace scale_fast_math_tests

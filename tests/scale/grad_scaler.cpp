@@ -14,7 +14,7 @@
 #include "optim/small_model.hpp"
 #include "scale/traces.hpp"
 
-namespace {
+namespace scale_grad_scaler_tests {
 
 namespace ht = halftone;
 
@@ -364,4 +364,4 @@ TEST_CASE("grad_scaler: options out of range are refused") {
                          ht::argument_error);
 }
 
-}  // namespace
+}  // namespace scale_grad_scaler_tests

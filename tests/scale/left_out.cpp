@@ -8,7 +8,7 @@
 #include <halftone/amp.hpp>
 #include <halftone/nn/sparse_embedding.hpp>
 
-namespace {
+namespace scale_left_out_tests {
 
 namespace ht = halftone;
 
@@ -114,4 +114,4 @@ TEST_CASE("accumulator: a table with a sparse gradient can be left out, too") {
     CHECK(static_cast<double>(grads.of(head.fc.weight)(0, 0)) == doctest::Approx(expected).epsilon(1e-6));
 }
 
-}  // namespace
+}  // namespace scale_left_out_tests

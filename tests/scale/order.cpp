@@ -14,7 +14,7 @@
 
 #include "optim/small_model.hpp"
 
-namespace {
+namespace scale_order_tests {
 
 namespace ht = halftone;
 using model_type = small::model<ht::amp_fp16>;
@@ -183,4 +183,4 @@ TEST_CASE("order of calls: a disabled scaler prescribes none; the gradients' own
     CHECK(scaler.state().enabled == false);
 }
 
-}  // namespace
+}  // namespace scale_order_tests

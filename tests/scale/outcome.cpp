@@ -5,7 +5,7 @@
 
 #include "scale/outcomes.hpp"
 
-namespace {
+namespace scale_outcome_tests {
 
 namespace ht = halftone;
 
@@ -28,4 +28,4 @@ TEST_CASE("step outcome: valid until the next step") {
     CHECK(t.optimizer.skips().total() == 1);
 }
 
-}  // namespace
+}  // namespace scale_outcome_tests

@@ -13,7 +13,7 @@
 #include "scale/outliers.hpp"
 #include "support/random.hpp"
 
-namespace {
+namespace scale_outlier_guard_tests {
 
 namespace ht = halftone;
 using outliers::guarded;
@@ -126,4 +126,4 @@ TEST_CASE("outlier_guard: options out of range are refused") {
     CHECK_THROWS_AS(make({.most_in_a_row = 0}), ht::argument_error);
 }
 
-}  // namespace
+}  // namespace scale_outlier_guard_tests

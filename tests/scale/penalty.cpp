@@ -16,7 +16,7 @@
 #include "support/bounds.hpp"
 #include "support/gradient_sink.hpp"
 
-namespace {
+namespace scale_penalty_tests {
 
 namespace ht = halftone;
 
@@ -330,4 +330,4 @@ TEST_CASE("penalties with a sparse table in a captured step: the bits of a dense
     penalised_steps::check(one, two);
 }
 
-}  // namespace
+}  // namespace scale_penalty_tests

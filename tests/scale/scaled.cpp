@@ -9,7 +9,7 @@
 
 #include "optim/small_model.hpp"
 
-namespace {
+namespace scale_scaled_tests {
 
 namespace ht = halftone;
 
@@ -51,4 +51,4 @@ TEST_CASE("scaled: a new scaler at the address of another one is not confused wi
     CHECK_FALSE(stamp.is_current());
 }
 
-}  // namespace
+}  // namespace scale_scaled_tests

@@ -9,7 +9,7 @@
 
 #include "optim/small_model.hpp"
 
-namespace {
+namespace scale_static_scaler_tests {
 
 namespace ht = halftone;
 
@@ -108,4 +108,4 @@ TEST_CASE("no_scaling: the step checks that gradients are finite, unless a norm 
     CHECK(optimizer.steps() == 0);
 }
 
-}  // namespace
+}  // namespace scale_static_scaler_tests

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+namespace tensor_axes_tests {
+
 namespace ht = halftone;
 
 TEST_CASE("axes are counted from either end") {
@@ -23,3 +25,5 @@ TEST_CASE("a shape with some axes removed, and with extents of 1 in their place"
     CHECK(ht::detail::with_ones(s, ht::axes<0, -1>) == ht::shape{1, 3, 1});
     CHECK(ht::detail::with_ones(s, ht::axes<>) == s);
 }
+
+}  // namespace tensor_axes_tests

@@ -12,7 +12,7 @@
 
 #include "tensor/host_tensor_checks.hpp"
 
-namespace {
+namespace tensor_host_tensor_tests {
 
 namespace ht = halftone;
 
@@ -63,4 +63,4 @@ TEST_CASE("to_host and to_device: copies, out of the device's memory and into it
     CHECK(device.memory().usage().live() == 0);
 }
 
-}  // namespace
+}  // namespace tensor_host_tensor_tests

@@ -8,7 +8,7 @@
 
 #include <halftone/tensor/shape.hpp>
 
-namespace {
+namespace tensor_shape_tests {
 
 namespace ht = halftone;
 
@@ -46,4 +46,4 @@ TEST_CASE("check_shape: negative extents and sizes beyond memory") {
     CHECK_THROWS_AS(ht::check_shape("test", ht::shape<3>{0, large, large}), ht::shape_error);
 }
 
-}  // namespace
+}  // namespace tensor_shape_tests

@@ -8,7 +8,7 @@
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/tensor/tensor.hpp>
 
-namespace {
+namespace tensor_tests {
 
 namespace ht = halftone;
 
@@ -64,4 +64,4 @@ TEST_CASE("tensor: impossible shapes and too little memory") {
     CHECK(memory.usage().live() == 0);
 }
 
-}  // namespace
+}  // namespace tensor_tests

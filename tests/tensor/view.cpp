@@ -13,7 +13,7 @@
 #include <halftone/number/float16.hpp>
 #include <halftone/tensor/view.hpp>
 
-namespace {
+namespace tensor_view_tests {
 
 namespace ht = halftone;
 
@@ -22,14 +22,14 @@ struct foreign {
     std::uint16_t bits;
 };
 
-}  // namespace
+}  // namespace tensor_view_tests
 
 template <>
-struct halftone::stands_for<foreign> {
+struct halftone::stands_for<tensor_view_tests::foreign> {
     using type = halftone::float16;
 };
 
-namespace {
+namespace tensor_view_tests {
 
 std::vector<int> counted(int n) {
     std::vector<int> values(static_cast<std::size_t>(n));
@@ -243,4 +243,4 @@ TEST_CASE("view: whether it shows every element once") {
     CHECK(refused < 19 * 19 / 8);  // axes that interleave
 }
 
-}  // namespace
+}  // namespace tensor_view_tests

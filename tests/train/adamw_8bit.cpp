@@ -10,9 +10,9 @@
 
 #include "train/small_gpt.hpp"
 
-namespace ht = halftone;
+namespace train_adamw_8bit_tests {
 
-namespace {
+namespace ht = halftone;
 
 /// The loss of the held-out windows after a training loop with the optimizer that make(device, model) returns.
 template <class Make>
@@ -117,4 +117,4 @@ TEST_CASE("adamw_8bit: a memory history names the parameters of its slabs") {
     CHECK(all == device.memory().usage().live(ht::memory_kind::moment));
 }
 
-}  // namespace
+}  // namespace train_adamw_8bit_tests

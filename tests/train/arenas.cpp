@@ -14,10 +14,10 @@
 #include "support/random.hpp"
 #include "train/small_gpt.hpp"
 
+namespace train_arenas_tests {
+
 namespace ht = halftone;
 using ht::arena_kind;
-
-namespace {
 
 constexpr arena_kind kinds[] = {arena_kind::segments, arena_kind::planned, arena_kind::growable, arena_kind::caching};
 
@@ -194,4 +194,4 @@ TEST_CASE("arenas: the same of GPT-2 with 124 million parameters" * doctest::ski
     expect_nothing_behind_the_warm_up({.vocabulary = 50304, .context = 1024, .layers = 12, .heads = 12, .width = 768});
 }
 
-}  // namespace
+}  // namespace train_arenas_tests

@@ -7,7 +7,7 @@
 #include "support/each_set.hpp"
 #include "train/exact_steps.hpp"
 
-namespace {
+namespace train_exact_steps_tests {
 
 namespace ht = halftone;
 
@@ -22,4 +22,4 @@ TEST_CASE(
     });
 }
 
-}  // namespace
+}  // namespace train_exact_steps_tests

@@ -11,7 +11,7 @@
 #include "nn/gpt_gradients.hpp"
 #include "support/bounds.hpp"
 
-namespace {
+namespace train_known_norm_tests {
 
 namespace ht = halftone;
 using nn_test::batch;
@@ -73,8 +73,6 @@ double bound(double norm) {
     const auto depth = std::max<double>(ht::kernel::written_squares::depth, ht::kernel::gradient_norm<ht::cpu>::depth);
     return (support::gamma(depth + 5) / 2 + 2 * support::u) * norm;
 }
-
-}  // namespace
 
 TEST_CASE_TEMPLATE("known norm: equals that of the gradients in memory, with any number of threads", P, ht::full_fp32,
                    ht::amp_bf16) {
@@ -156,3 +154,5 @@ TEST_CASE("known norm: the step is skipped if a gradient is not finite, whicheve
         CHECK(optimizer.step(grads).skipped());
     }
 }
+
+}  // namespace train_known_norm_tests

@@ -15,10 +15,10 @@
 #include "train/length_buckets.hpp"
 #include "train/small_gpt.hpp"
 
+namespace train_length_buckets_tests {
+
 namespace ht = halftone;
 using ht::extent;
-
-namespace {
 
 TEST_CASE("length_buckets: the next length") {
     const ht::length_buckets b({4, 8, 32});
@@ -191,4 +191,4 @@ TEST_CASE("trainer: nine lengths take nothing from the system behind the first s
     }
 }
 
-}  // namespace
+}  // namespace train_length_buckets_tests

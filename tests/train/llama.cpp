@@ -14,9 +14,9 @@
 
 #include "train/small_gpt.hpp"
 
-namespace ht = halftone;
+namespace train_llama_tests {
 
-namespace {
+namespace ht = halftone;
 
 constexpr ht::nn::llama_config config{.vocab_size = small::config.vocabulary,
                                       .hidden_size = 32,
@@ -27,8 +27,6 @@ constexpr ht::nn::llama_config config{.vocab_size = small::config.vocabulary,
                                       .max_position_embeddings = small::config.context,
                                       .tie_word_embeddings = true,
                                       .attention_bias = true};
-
-}  // namespace
 
 TEST_CASE_TEMPLATE("the trainer trains a Llama", P, ht::full_fp32, ht::amp_bf16, ht::amp_fp16) {
     ht::cpu device{{.threads = 1}};
@@ -58,3 +56,5 @@ TEST_CASE("a Llama's step in bf16 differs from fp32 only by rounding, and its su
     CHECK(report.first() == nullptr);
     CHECK(ht::lint(model, {.rows = 8192, .micro_batches = 512}).empty());
 }
+
+}  // namespace train_llama_tests

@@ -13,9 +13,9 @@
 #include "support/temporary_folder.hpp"
 #include "train/small_gpt.hpp"
 
-namespace ht = halftone;
+namespace train_memory_budget_tests {
 
-namespace {
+namespace ht = halftone;
 
 using gpt = ht::nn::gpt<ht::amp_bf16>;
 
@@ -338,4 +338,4 @@ TEST_CASE("a trainer's memory history is an argument") {
     CHECK_THROWS_AS((ht::trainer{device, model, arguments}), ht::output_error);
 }
 
-}  // namespace
+}  // namespace train_memory_budget_tests

@@ -7,7 +7,7 @@
 
 #include "nn/gpt_gradients.hpp"
 
-namespace {
+namespace train_micro_batches_tests {
 
 namespace ht = halftone;
 using nn_test::batch;
@@ -132,4 +132,4 @@ TEST_CASE("micro-batches with equal shares: a share has the bits of a division")
     }
 }
 
-}  // namespace
+}  // namespace train_micro_batches_tests

@@ -10,7 +10,7 @@
 #include "support/each_set.hpp"
 #include "train/loop.hpp"
 
-namespace {
+namespace train_one_step_tests {
 
 namespace ht = halftone;
 
@@ -112,4 +112,4 @@ TEST_CASE("fp8_hybrid: learns as amp_bf16 does, a task that needs a thousand ste
     learns_as_in_bf16(2, 1500);
 }
 
-}  // namespace
+}  // namespace train_one_step_tests

@@ -5,7 +5,7 @@
 
 #include <halftone/observe/memory/plan.hpp>
 
-namespace {
+namespace train_out_of_memory_tests {
 
 namespace ht = halftone;
 using namespace out_of_memory_checks;
@@ -189,4 +189,4 @@ TEST_CASE("auto_find_batch_size: where not even a row fits, the error is that of
     }
 }
 
-}  // namespace
+}  // namespace train_out_of_memory_tests

@@ -11,9 +11,9 @@
 #include "support/temporary_folder.hpp"
 #include "train/small_gpt.hpp"
 
-namespace ht = halftone;
+namespace train_plan_tests {
 
-namespace {
+namespace ht = halftone;
 
 struct setup {
     ht::extent batch = 4;
@@ -226,4 +226,4 @@ TEST_CASE("the largest micro-batch within a budget") {
     CHECK_THROWS_AS(static_cast<void>(ht::largest_within(1, 0, plan_of)), ht::argument_error);
 }
 
-}  // namespace
+}  // namespace train_plan_tests

@@ -5,6 +5,8 @@
 
 #include "train/plan_checks.hpp"
 
+namespace train_plan_models_tests {
+
 namespace ht = halftone;
 
 TEST_CASE("plan: optimizers, packed documents, checkpoints and evaluations, to the byte") {
@@ -39,3 +41,5 @@ TEST_CASE("plan: GPT-2 of 124 million and of 1.5 billion parameters" * doctest::
     CHECK(seconds_of({.vocabulary = 50304, .context = 1024, .layers = 12, .heads = 12, .width = 768}) < 0.2);
     CHECK(seconds_of({.vocabulary = 50304, .context = 1024, .layers = 48, .heads = 25, .width = 1600}) < 0.2);
 }
+
+}  // namespace train_plan_models_tests

@@ -13,9 +13,9 @@
 
 #include "train/small_gpt.hpp"
 
-namespace ht = halftone;
+namespace train_regions_tests {
 
-namespace {
+namespace ht = halftone;
 
 const std::string corpus = small::text();
 const ht::training_arguments arguments{
@@ -149,4 +149,4 @@ TEST_CASE("regions: a trainer that scales no loss refuses a model whose gradient
     CHECK(result.loss_scale > 1);
 }
 
-}  // namespace
+}  // namespace train_regions_tests

@@ -11,7 +11,7 @@
 #include "train/overflow_checks.hpp"
 #include "train/shadow_checks.hpp"
 
-namespace {
+namespace train_shadow_tests {
 
 namespace ht = halftone;
 
@@ -208,4 +208,4 @@ TEST_CASE("shadow: values that a stale scale saturates or rounds to zero are rep
     CHECK(first(fresh) == "h.1.attn.qkv linear forward value");
 }
 
-}  // namespace
+}  // namespace train_shadow_tests

@@ -10,7 +10,7 @@
 
 #include "support/random.hpp"
 
-namespace {
+namespace train_shadow_images_tests {
 
 namespace ht = halftone;
 
@@ -49,4 +49,4 @@ TEST_CASE("shadow: batch_norm, group_norm and mean pooling are held to what roun
     CHECK(other.first()->by.operation == "group_norm");
 }
 
-}  // namespace
+}  // namespace train_shadow_images_tests

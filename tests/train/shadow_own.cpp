@@ -14,7 +14,7 @@
 #include "support/cube.hpp"
 #include "support/random.hpp"
 
-namespace {
+namespace train_shadow_own_tests {
 
 namespace ht = halftone;
 
@@ -219,4 +219,4 @@ TEST_CASE("shadow: the assumed length of sums in a custom operation") {
     CHECK(own_sum_length<counting>(shape<1>{4}, shape<1>{12}) == 3);
 }
 
-}  // namespace
+}  // namespace train_shadow_own_tests

@@ -12,7 +12,7 @@
 
 #include "optim/sparse_checks.hpp"
 
-namespace {
+namespace train_shares_tests {
 
 namespace ht = halftone;
 using ht::extent;
@@ -161,4 +161,4 @@ TEST_CASE("outlier_guard: a micro-batch without targets is not an outlier, a bat
     CHECK(step({{3, 1}, {1e6f, 50}}) == ht::step_result::outlier);
 }
 
-}  // namespace
+}  // namespace train_shares_tests

@@ -17,9 +17,9 @@
 #include "support/temporary_folder.hpp"
 #include "train/small_gpt.hpp"
 
-namespace ht = halftone;
+namespace train_traced_tests {
 
-namespace {
+namespace ht = halftone;
 
 const ht::training_arguments arguments{.per_device_train_batch_size = 4,
                                        .gradient_accumulation_steps = 2,
@@ -88,8 +88,6 @@ struct slow {
         for (int i = 0; i < 3'000'000; ++i) sink = sink + 1;
     }
 };
-
-}  // namespace
 
 TEST_CASE("a trace of training: parts add up to the step, layers are told, workers are there, the bits are the same") {
     const support::temporary_folder folder;
@@ -214,3 +212,5 @@ TEST_CASE("measured peaks are positive, and those of bfloat16 at least those of 
     CHECK(p.of(ht::arithmetic::bf16) >= 0.5 * p.of(ht::arithmetic::fp32));
     CHECK(p.bytes > 1e7);
 }
+
+}  // namespace train_traced_tests

@@ -14,9 +14,9 @@
 #include "train/failing_gpt.hpp"
 #include "train/small_gpt.hpp"
 
-namespace ht = halftone;
+namespace train_trainer_tests {
 
-namespace {
+namespace ht = halftone;
 
 const std::string corpus = small::text();
 
@@ -56,8 +56,6 @@ struct log_keeper : ht::trainer_callback {
         evaluations.push_back(r.loss);
     }
 };
-
-}  // namespace
 
 TEST_CASE_TEMPLATE("the same bits as an explicit loop", Policy, ht::full_fp32, ht::amp_bf16, ht::amp_fp16) {
     run<Policy> one(arguments);
@@ -116,8 +114,6 @@ TEST_CASE("the loss falls, and evaluation is the mean over the held-out windows"
     CHECK_THROWS_AS(one.trainer.evaluate(nothing), ht::argument_error);
 }
 
-namespace {
-
 /// The held-out windows of the data as a source of a loader.
 struct held_out_windows {
     ht::token_view tokens;
@@ -135,8 +131,6 @@ struct wide_batch {
     ht::extent rows() const { return of_rows; }
     ht::extent size() const { return of_tokens; }
 };
-
-}  // namespace
 
 TEST_CASE("evaluation over a data loader is that over the same windows, also during training") {
     ht::training_arguments a = arguments;
@@ -415,3 +409,5 @@ TEST_CASE("dropout depends on the seed alone, at any number of threads, and is i
     run<ht::amp_bf16> other(a, 1, config);
     CHECK(other.trainer.train(other.data).train_loss != loss);
 }
+
+}  // namespace train_trainer_tests

@@ -8,9 +8,9 @@
 
 #include <halftone/train/training_arguments.hpp>
 
-namespace ht = halftone;
+namespace train_training_arguments_tests {
 
-namespace {
+namespace ht = halftone;
 
 template <class T>
 std::string message(T ht::training_arguments::*field, T value) {
@@ -29,8 +29,6 @@ void refuses(const std::string& name, const std::string& told) {
     CHECK(told.rfind("training_arguments: " + name + " is ", 0) == 0);
     CHECK(told.find("; expected ") != std::string::npos);
 }
-
-}  // namespace
 
 TEST_CASE("only the number of steps has no default") {
     CHECK_NOTHROW(ht::check_arguments({.max_steps = 1}));
@@ -115,3 +113,5 @@ TEST_CASE("schedules read lr_scheduler_kwargs, whose fields have ranges") {
     a.lr_scheduler_kwargs = {.num_decay_steps = 91};
     CHECK_THROWS_AS(ht::check_arguments(a), ht::argument_error);
 }
+
+}  // namespace train_training_arguments_tests

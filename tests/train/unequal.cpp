@@ -3,7 +3,7 @@
 /// Micro-batches and windows with unequal numbers of targets that are not -100.
 #include "train/unequal.hpp"
 
-namespace {
+namespace train_unequal_tests {
 
 namespace ht = halftone;
 using unequal::extent;
@@ -63,4 +63,4 @@ TEST_CASE("trainer: evaluation is the mean over targets that count, in windows o
     }
 }
 
-}  // namespace
+}  // namespace train_unequal_tests

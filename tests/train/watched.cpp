@@ -10,7 +10,7 @@
 #include "train/overflow_checks.hpp"
 #include "train/small_gpt.hpp"
 
-namespace {
+namespace train_watched_tests {
 
 using namespace overflow_checks;
 
@@ -377,4 +377,4 @@ TEST_CASE("trainer: reports skipped steps and tensors' values, and trains as wit
     CHECK(ht::numerics_json(view)["tensors"].size() == view.rows.size());
 }
 
-}  // namespace
+}  // namespace train_watched_tests

@@ -12,10 +12,10 @@
 
 #include "support/temporary_folder.hpp"
 
+namespace zlib_gzip_tests {
+
 namespace ht = halftone;
 namespace fs = std::filesystem;
-
-namespace {
 
 /// As gzip compresses them.
 std::string compressed(const std::string& bytes) {
@@ -31,8 +31,6 @@ std::string compressed(const std::string& bytes) {
     deflateEnd(&z);
     return out;
 }
-
-}  // namespace
 
 TEST_CASE("a file is decompressed if it is compressed") {
     const support::temporary_folder folder;
@@ -78,3 +76,5 @@ TEST_CASE("each damaged file has its sentence") {
     // A small file that would fill memory.
     CHECK(contains(text(compressed(std::string(1 << 22, '\0')), 1 << 20), "holds more than 1048576 bytes"));
 }
+
+}  // namespace zlib_gzip_tests

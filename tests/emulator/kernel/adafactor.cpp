@@ -7,7 +7,7 @@
 
 #include "kernel/optimizer_step/adafactor_checks.hpp"
 
-namespace {
+namespace emulator_kernel_adafactor_tests {
 
 using namespace adafactor_checks;
 namespace emulator = ht::emulator;
@@ -37,4 +37,4 @@ TEST_CASE("adafactor on a GPU: any schedule gives the same bits, and every damag
     });
 }
 
-}  // namespace
+}  // namespace emulator_kernel_adafactor_tests

@@ -8,7 +8,7 @@
 
 #include "kernel/optimizer_step/adamw_checks.hpp"
 
-namespace {
+namespace emulator_kernel_adamw_tests {
 
 using namespace adamw_checks;
 namespace emulator = ht::emulator;
@@ -94,4 +94,4 @@ TEST_CASE("adamw on a GPU: any schedule gives the same bits, and every damage is
     });
 }
 
-}  // namespace
+}  // namespace emulator_kernel_adamw_tests

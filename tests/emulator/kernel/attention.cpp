@@ -12,7 +12,7 @@
 
 #include "emulator/kernel/attention_checks.hpp"
 
-namespace {
+namespace emulator_kernel_attention_tests {
 
 namespace ht = halftone;
 namespace emulator = ht::emulator;
@@ -304,4 +304,4 @@ TEST_CASE("attention on a GPU: wide heads' kernel by keys has the bits of the na
     });
 }
 
-}  // namespace
+}  // namespace emulator_kernel_attention_tests

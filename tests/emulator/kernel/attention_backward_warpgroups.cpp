@@ -11,7 +11,7 @@
 #include "kernel/attention/backward_warpgroup_checks.hpp"
 #include "kernel/attention/hidden.hpp"
 
-namespace {
+namespace emulator_kernel_attention_backward_warpgroups_tests {
 
 namespace ht = halftone;
 namespace emulator = ht::emulator;
@@ -118,4 +118,4 @@ TEST_CASE("attention backward by warpgroups in many schedules, and with damage")
     }
 }
 
-}  // namespace
+}  // namespace emulator_kernel_attention_backward_warpgroups_tests

@@ -7,7 +7,7 @@
 #include "kernel/attention/hidden.hpp"
 #include "kernel/attention/shifted.hpp"
 
-namespace {
+namespace emulator_kernel_attention_hidden_tests {
 
 namespace ht = halftone;
 namespace emulator = ht::emulator;
@@ -112,4 +112,4 @@ TEST_CASE("attention on a GPU: scores of a million are as exact as small ones") 
     check_shifted<float, float>({1, 20, 40, 1, 1, 20, causal}, 1);
 }
 
-}  // namespace
+}  // namespace emulator_kernel_attention_hidden_tests

@@ -15,7 +15,7 @@
 #include "kernel/attention/hidden.hpp"
 #include "kernel/attention/shifted.hpp"
 
-namespace {
+namespace emulator_kernel_attention_math_tests {
 
 namespace ht = halftone;
 namespace emulator = ht::emulator;
@@ -230,4 +230,4 @@ TEST_CASE("attention on a GPU by products and softmax: in many schedules, and wi
     });
 }
 
-}  // namespace
+}  // namespace emulator_kernel_attention_math_tests

@@ -8,7 +8,7 @@
 #include "emulator/device.hpp"
 #include "kernel/attention/mods.hpp"
 
-namespace {
+namespace emulator_kernel_attention_mods_tests {
 
 namespace ht = halftone;
 namespace emulator = ht::emulator;
@@ -65,4 +65,4 @@ TEST_CASE("functions of scores on a GPU: masked keys have no effect, NaNs of vis
     }
 }
 
-}  // namespace
+}  // namespace emulator_kernel_attention_mods_tests

@@ -7,7 +7,7 @@
 
 #include "emulator/kernel/attention_checks.hpp"
 
-namespace {
+namespace emulator_kernel_attention_tf32_tests {
 
 namespace ht = halftone;
 namespace emulator = ht::emulator;
@@ -100,4 +100,4 @@ TEST_CASE("attention in tfloat32 on a GPU in many schedules, and with damage") {
     }
 }
 
-}  // namespace
+}  // namespace emulator_kernel_attention_tf32_tests

@@ -8,7 +8,7 @@
 
 #include "kernel/attention/warpgroup_checks.hpp"
 
-namespace {
+namespace emulator_kernel_attention_warpgroup_tests {
 
 namespace ht = halftone;
 namespace emulator = ht::emulator;
@@ -161,4 +161,4 @@ TEST_CASE("attention by warpgroups that take turns, in many schedules") {
     emulator::check_schedules(same_in_all(p, run), hopper(1));
 }
 
-}  // namespace
+}  // namespace emulator_kernel_attention_warpgroup_tests

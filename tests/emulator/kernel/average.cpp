@@ -7,7 +7,7 @@
 
 #include "kernel/optimizer_step/average_checks.hpp"
 
-namespace {
+namespace emulator_kernel_average_tests {
 
 using namespace average_checks;
 namespace emulator = ht::emulator;
@@ -37,4 +37,4 @@ TEST_CASE("average in a step on a GPU: any schedule gives the same bits, and eve
     });
 }
 
-}  // namespace
+}  // namespace emulator_kernel_average_tests

@@ -9,7 +9,7 @@
 #include "emulator/damage.hpp"
 #include "kernel/axis_reduction/checks.hpp"
 
-namespace {
+namespace emulator_kernel_axis_reduction_tests {
 
 using namespace axis_checks;
 namespace emulator = ht::emulator;
@@ -121,4 +121,4 @@ TEST_CASE("axis_reduction on a GPU: sums along rows in every schedule, and every
     });
 }
 
-}  // namespace
+}  // namespace emulator_kernel_axis_reduction_tests

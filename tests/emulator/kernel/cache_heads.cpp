@@ -9,7 +9,7 @@
 #include "kernel/cache_heads/checks.hpp"
 #include "kernel/cache_heads/eight_bit_checks.hpp"
 
-namespace {
+namespace emulator_kernel_cache_heads_tests {
 
 namespace ht = halftone;
 
@@ -27,4 +27,4 @@ TEST_CASE("eight_bit_heads on a GPU: as defined and within bounds; slots that th
     CHECK(eight_bit_checks::stays_inside(device, {-1, 1, 2}));
 }
 
-}  // namespace
+}  // namespace emulator_kernel_cache_heads_tests

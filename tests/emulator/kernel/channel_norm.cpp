@@ -7,7 +7,7 @@
 
 #include "kernel/channel_norm/checks.hpp"
 
-namespace {
+namespace emulator_kernel_channel_norm_tests {
 
 using namespace channel_norm_checks;
 namespace emulator = ht::emulator;
@@ -25,4 +25,4 @@ TEST_CASE("batch_norm on a GPU: the same bits in every schedule") {
     CHECK(many(first) == many(second));
 }
 
-}  // namespace
+}  // namespace emulator_kernel_channel_norm_tests

@@ -10,7 +10,7 @@
 #include "emulator/damage.hpp"
 #include "kernel/column_sum/checks.hpp"
 
-namespace {
+namespace emulator_kernel_column_sum_tests {
 
 using namespace column_sum_checks;
 namespace emulator = ht::emulator;
@@ -57,4 +57,4 @@ TEST_CASE("column_sum on a GPU: right in every schedule, and every damage is fou
     }
 }
 
-}  // namespace
+}  // namespace emulator_kernel_column_sum_tests

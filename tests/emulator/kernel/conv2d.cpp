@@ -9,7 +9,7 @@
 #include "autodiff/conv2d_checks.hpp"
 #include "kernel/conv2d/checks.hpp"
 
-namespace {
+namespace emulator_kernel_conv2d_tests {
 
 using namespace conv2d_checks;
 namespace emulator = ht::emulator;
@@ -38,4 +38,4 @@ TEST_CASE("conv2d on a GPU's tapes: values and gradients, exact on small whole n
     conv2d_tape_checks::of_parameters<ht::amp_bf16>(device);
 }
 
-}  // namespace
+}  // namespace emulator_kernel_conv2d_tests

@@ -7,7 +7,7 @@
 
 #include "kernel/convert/checks.hpp"
 
-namespace {
+namespace emulator_kernel_convert_tests {
 
 using namespace convert_checks;
 namespace emulator = ht::emulator;
@@ -48,4 +48,4 @@ TEST_CASE("convert on a GPU: any schedule gives the same bits, and every damage 
     });
 }
 
-}  // namespace
+}  // namespace emulator_kernel_convert_tests

@@ -7,7 +7,7 @@
 
 #include "kernel/count_nonfinite/checks.hpp"
 
-namespace {
+namespace emulator_kernel_count_nonfinite_tests {
 
 using namespace count_nonfinite_checks;
 namespace emulator = ht::emulator;
@@ -34,4 +34,4 @@ TEST_CASE("count_nonfinite on a GPU: any schedule gives the same counts, and eve
     emulator::check_kernels([&](emulator::device& device) { return same(run(device, g), want); });
 }
 
-}  // namespace
+}  // namespace emulator_kernel_count_nonfinite_tests

@@ -12,7 +12,7 @@
 #include "emulator/damage.hpp"
 #include "kernel/cross_entropy/checks.hpp"
 
-namespace {
+namespace emulator_kernel_cross_entropy_tests {
 
 using namespace cross_entropy_checks;
 namespace emulator = ht::emulator;
@@ -209,4 +209,4 @@ TEST_CASE("cross_entropy on a GPU: right in every schedule, and every damage is 
     }
 }
 
-}  // namespace
+}  // namespace emulator_kernel_cross_entropy_tests

@@ -7,7 +7,7 @@
 
 #include "kernel/dropout/checks.hpp"
 
-namespace {
+namespace emulator_kernel_dropout_tests {
 
 using namespace dropout_checks;
 namespace emulator = ht::emulator;
@@ -39,4 +39,4 @@ TEST_CASE("dropout on a GPU: right in every schedule") {
         [](emulator::device& device) { return is_right<bfloat16, bfloat16>(device, 1031, 0.5f, 0, 0); });
 }
 
-}  // namespace
+}  // namespace emulator_kernel_dropout_tests

@@ -9,7 +9,7 @@
 #include "kernel/optimizer_step/eight_bit_golden.hpp"
 #include "kernel/optimizer_step/eight_bit_rules_checks.hpp"
 
-namespace {
+namespace emulator_kernel_eight_bit_tests {
 
 using namespace eight_bit_checks;
 namespace emulator = ht::emulator;
@@ -80,4 +80,4 @@ TEST_CASE("8-bit state on a GPU: any schedule gives the same bits, and every dam
     });
 }
 
-}  // namespace
+}  // namespace emulator_kernel_eight_bit_tests

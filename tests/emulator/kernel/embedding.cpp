@@ -13,7 +13,7 @@
 #include "kernel/embedding/checks.hpp"
 #include "kernel/packed_positions/checks.hpp"
 
-namespace {
+namespace emulator_kernel_embedding_tests {
 
 using namespace embedding_checks;
 namespace emulator = ht::emulator;
@@ -148,4 +148,4 @@ TEST_CASE("embedding on a GPU: any schedule gives the same bits, and every damag
     });
 }
 
-}  // namespace
+}  // namespace emulator_kernel_embedding_tests

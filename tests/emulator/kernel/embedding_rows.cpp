@@ -9,7 +9,7 @@
 
 #include "kernel/embedding_rows/checks.hpp"
 
-namespace {
+namespace emulator_kernel_embedding_rows_tests {
 
 using namespace embedding_rows_checks;
 namespace emulator = ht::emulator;
@@ -95,4 +95,4 @@ TEST_CASE("embedding rows on a GPU: scratch memory is what workspace_bytes retur
     CHECK(device.scratch().peak() == bytes);
 }
 
-}  // namespace
+}  // namespace emulator_kernel_embedding_rows_tests

@@ -15,7 +15,7 @@
 #include "support/guarded.hpp"
 #include "support/random.hpp"
 
-namespace {
+namespace emulator_kernel_functions_tests {
 
 namespace ht = halftone;
 namespace kernel = ht::kernel;
@@ -77,4 +77,4 @@ TEST_CASE("sgd_step on a GPU: the bits of the kernel that is given the same step
     CHECK_FALSE(a.same_bits(guarded<float>(w)));
 }
 
-}  // namespace
+}  // namespace emulator_kernel_functions_tests

@@ -9,7 +9,7 @@
 
 #include "kernel/gather/checks.hpp"
 
-namespace {
+namespace emulator_kernel_gather_tests {
 
 using namespace gather_checks;
 namespace emulator = ht::emulator;
@@ -38,4 +38,4 @@ TEST_CASE("gather on a GPU: an index outside the axis gives NaN, and adds nothin
     CHECK(sums.same_bits(want));
 }
 
-}  // namespace
+}  // namespace emulator_kernel_gather_tests

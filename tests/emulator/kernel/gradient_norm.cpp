@@ -7,7 +7,7 @@
 
 #include "kernel/gradient_norm/checks.hpp"
 
-namespace {
+namespace emulator_kernel_gradient_norm_tests {
 
 using namespace gradient_norm_checks;
 namespace emulator = ht::emulator;
@@ -75,4 +75,4 @@ TEST_CASE("gradient_norm on a GPU: any schedule gives the same bits, and every d
     }
 }
 
-}  // namespace
+}  // namespace emulator_kernel_gradient_norm_tests

@@ -17,7 +17,7 @@
 #include <halftone/kernel/softmax/device.hpp>
 #include <halftone/kernel/count_nonfinite/device.hpp>
 
-namespace {
+namespace emulator_kernel_grids_tests {
 
 namespace ht = halftone;
 namespace emulator = ht::emulator;
@@ -223,4 +223,4 @@ TEST_CASE("grids: the emulated device has CUDA's limits") {
     CHECK_NOTHROW(device.launch(high_kernel{3, 2}));
 }
 
-}  // namespace
+}  // namespace emulator_kernel_grids_tests

@@ -12,7 +12,7 @@
 #include "kernel/norm/hard_rows.hpp"
 #include "support/guarded.hpp"
 
-namespace {
+namespace emulator_kernel_hard_rows_tests {
 
 using namespace hard_rows;
 using ht::bfloat16;
@@ -101,4 +101,4 @@ TEST_CASE(
     }
 }
 
-}  // namespace
+}  // namespace emulator_kernel_hard_rows_tests

@@ -10,7 +10,7 @@
 #include "emulator/damage.hpp"
 #include "kernel/norm/layer_norm_checks.hpp"
 
-namespace {
+namespace emulator_kernel_layer_norm_tests {
 
 using namespace layer_norm_checks;
 namespace emulator = ht::emulator;
@@ -129,4 +129,4 @@ TEST_CASE("layer_norm on a GPU: right in every schedule, and every damage is fou
     }
 }
 
-}  // namespace
+}  // namespace emulator_kernel_layer_norm_tests

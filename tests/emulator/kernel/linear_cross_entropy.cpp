@@ -13,7 +13,7 @@
 #include "emulator/damage.hpp"
 #include "kernel/linear_cross_entropy/checks.hpp"
 
-namespace {
+namespace emulator_kernel_linear_cross_entropy_tests {
 
 using namespace linear_cross_entropy_checks;
 namespace emulator = ht::emulator;
@@ -97,4 +97,4 @@ TEST_CASE("linear_cross_entropy on a GPU: memory that the host cannot read") {
     CHECK(same(dw, want.dw));
 }
 
-}  // namespace
+}  // namespace emulator_kernel_linear_cross_entropy_tests

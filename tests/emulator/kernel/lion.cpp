@@ -8,7 +8,7 @@
 
 #include "kernel/optimizer_step/lion_checks.hpp"
 
-namespace {
+namespace emulator_kernel_lion_tests {
 
 using namespace lion_checks;
 namespace emulator = ht::emulator;
@@ -67,4 +67,4 @@ TEST_CASE("lion on a GPU: any schedule gives the same bits, and every damage is 
     });
 }
 
-}  // namespace
+}  // namespace emulator_kernel_lion_tests

@@ -9,7 +9,7 @@
 
 #include "kernel/map/checks.hpp"
 
-namespace {
+namespace emulator_kernel_map_tests {
 
 using namespace map_checks;
 namespace emulator = ht::emulator;
@@ -159,4 +159,4 @@ TEST_CASE("map on a GPU: any schedule gives the same bits, and every damage is f
     });
 }
 
-}  // namespace
+}  // namespace emulator_kernel_map_tests

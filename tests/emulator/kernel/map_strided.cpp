@@ -8,7 +8,7 @@
 
 #include "kernel/map/checks.hpp"
 
-namespace {
+namespace emulator_kernel_map_strided_tests {
 
 namespace ht = halftone;
 
@@ -20,4 +20,4 @@ TEST_CASE("map on a GPU: operands of any strides") {
     map_checks::refuses(device);
 }
 
-}  // namespace
+}  // namespace emulator_kernel_map_strided_tests

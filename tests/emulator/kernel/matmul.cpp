@@ -10,7 +10,7 @@
 #include "emulator/damage.hpp"
 #include "kernel/matmul/checks.hpp"
 
-namespace {
+namespace emulator_kernel_matmul_tests {
 
 using namespace matmul_test;
 namespace emulator = ht::emulator;
@@ -389,4 +389,4 @@ TEST_CASE("matmul on a GPU: deliberate bugs are found") {
     }
 }
 
-}  // namespace
+}  // namespace emulator_kernel_matmul_tests

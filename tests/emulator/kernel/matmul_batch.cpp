@@ -12,7 +12,7 @@
 #include "emulator/damage.hpp"
 #include "kernel/matmul/checks.hpp"
 
-namespace {
+namespace emulator_kernel_matmul_batch_tests {
 
 using namespace matmul_test;
 namespace emulator = ht::emulator;
@@ -199,4 +199,4 @@ TEST_CASE("products of many matrices on a GPU: scratch memory is what workspace_
     CHECK(device.scratch().peak() == bytes);
 }
 
-}  // namespace
+}  // namespace emulator_kernel_matmul_batch_tests

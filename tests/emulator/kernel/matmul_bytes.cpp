@@ -11,7 +11,7 @@
 #include "emulator/damage.hpp"
 #include "kernel/matmul/checks.hpp"
 
-namespace {
+namespace emulator_kernel_matmul_bytes_tests {
 
 using namespace matmul_test;
 namespace emulator = ht::emulator;
@@ -302,4 +302,4 @@ TEST_CASE("matmul of bytes on a GPU: sums in 14 bits within their bounds, for an
     check(120, 9 * 0x1p-23);
 }
 
-}  // namespace
+}  // namespace emulator_kernel_matmul_bytes_tests

@@ -10,7 +10,7 @@
 #include "emulator/damage.hpp"
 #include "kernel/matmul/epilogue_checks.hpp"
 
-namespace {
+namespace emulator_kernel_matmul_engine_tests {
 
 using namespace matmul_test;
 namespace emulator = ht::emulator;
@@ -316,4 +316,4 @@ TEST_CASE("copies along depth: right in every schedule, at any alignment, padded
     CHECK(emulator::check_damages(test) == 0);  // no barrier and no shuffle
 }
 
-}  // namespace
+}  // namespace emulator_kernel_matmul_engine_tests

@@ -8,7 +8,7 @@
 #include "emulator/device.hpp"
 #include "kernel/matmul/epilogue_checks.hpp"
 
-namespace {
+namespace emulator_kernel_matmul_epilogues_tests {
 
 using namespace matmul_test;
 namespace emulator = ht::emulator;
@@ -35,4 +35,4 @@ TEST_CASE("matmul on a GPU: epilogues within their bounds, tf32, aligned") {
     all_epilogues<ht::tf32, float, float>({40, 40, 72}, layouts[0]);
 }
 
-}  // namespace
+}  // namespace emulator_kernel_matmul_epilogues_tests

@@ -3,7 +3,7 @@
 
 #include <emulator/damage.hpp>
 
-namespace {
+namespace emulator_kernel_matmul_warpgroup_tests {
 
 using namespace matmul_test;
 namespace emulator = ht::emulator;
@@ -84,4 +84,4 @@ TEST_CASE("matmul on a Hopper: rows of c in sets, or one by one, whichever takes
     CHECK(is(way_of(130, 50257, 768, along::depth), false, 1, 0));  // sets would have 8 tiles of rows, not 2
 }
 
-}  // namespace
+}  // namespace emulator_kernel_matmul_warpgroup_tests

@@ -13,7 +13,7 @@
 #include "kernel/norm/layer_norm_checks.hpp"
 #include "kernel/norm/rms_norm_checks.hpp"
 
-namespace {
+namespace emulator_kernel_norm_pieces_tests {
 
 namespace ht = halftone;
 namespace emulator = ht::emulator;
@@ -201,4 +201,4 @@ TEST_CASE("norms on a GPU backward: rows read once, right in every schedule, and
     }
 }
 
-}  // namespace
+}  // namespace emulator_kernel_norm_pieces_tests

@@ -7,11 +7,11 @@
 
 #include "kernel/overlap_checks.hpp"
 
-namespace {
+namespace emulator_kernel_overlap_tests {
 
 TEST_CASE("outputs that overlap themselves are refused on a GPU; inputs may overlap") {
     halftone::emulator::device device{{.seed = 3}};
     overlap_checks::all(device);
 }
 
-}  // namespace
+}  // namespace emulator_kernel_overlap_tests

@@ -8,7 +8,7 @@
 
 #include "kernel/pooling/checks.hpp"
 
-namespace {
+namespace emulator_kernel_pooling_tests {
 
 using namespace pooling_checks;
 namespace emulator = ht::emulator;
@@ -31,4 +31,4 @@ TEST_CASE("pooling on a GPU: the CPU's bits, in every schedule") {
     CHECK(overlapping(second) == want);
 }
 
-}  // namespace
+}  // namespace emulator_kernel_pooling_tests

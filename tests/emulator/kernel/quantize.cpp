@@ -7,7 +7,7 @@
 
 #include "kernel/quantize/checks.hpp"
 
-namespace {
+namespace emulator_kernel_quantize_tests {
 
 using namespace quantize_checks;
 namespace emulator = ht::emulator;
@@ -60,4 +60,4 @@ TEST_CASE("quantize on a GPU: any schedule gives the same bits, and every damage
     });
 }
 
-}  // namespace
+}  // namespace emulator_kernel_quantize_tests

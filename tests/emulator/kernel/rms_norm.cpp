@@ -11,7 +11,7 @@
 #include "emulator/damage.hpp"
 #include "kernel/norm/rms_norm_checks.hpp"
 
-namespace {
+namespace emulator_kernel_rms_norm_tests {
 
 using namespace rms_norm_checks;
 namespace emulator = ht::emulator;
@@ -113,4 +113,4 @@ TEST_CASE("rms_norm on a GPU: right in every schedule, and every damage is found
     }
 }
 
-}  // namespace
+}  // namespace emulator_kernel_rms_norm_tests

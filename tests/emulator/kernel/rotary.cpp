@@ -7,7 +7,7 @@
 
 #include "kernel/rotary/checks.hpp"
 
-namespace {
+namespace emulator_kernel_rotary_tests {
 
 using namespace rotary_checks;
 namespace emulator = ht::emulator;
@@ -43,4 +43,4 @@ TEST_CASE("rotary on a GPU: right in every schedule") {
     });
 }
 
-}  // namespace
+}  // namespace emulator_kernel_rotary_tests

@@ -7,7 +7,7 @@
 
 #include "autodiff/sampling_checks.hpp"
 
-namespace {
+namespace emulator_kernel_sampling_tests {
 
 using namespace sampling_checks;
 namespace emulator = ht::emulator;
@@ -39,4 +39,4 @@ TEST_CASE("multinomial on a GPU: the CPU's draws; -1 for rows without weights") 
     CHECK((drawn[0] == -1 && drawn[1] == 0));
 }
 
-}  // namespace
+}  // namespace emulator_kernel_sampling_tests

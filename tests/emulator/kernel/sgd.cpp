@@ -8,7 +8,7 @@
 
 #include "kernel/optimizer_step/sgd_checks.hpp"
 
-namespace {
+namespace emulator_kernel_sgd_tests {
 
 using namespace sgd_checks;
 namespace emulator = ht::emulator;
@@ -77,4 +77,4 @@ TEST_CASE("sgd on a GPU: any schedule gives the same bits, and every damage is f
     });
 }
 
-}  // namespace
+}  // namespace emulator_kernel_sgd_tests

@@ -8,7 +8,7 @@
 #include "../../../bench/cuda/smoke_checks.hpp"
 #include "emulator/damage.hpp"
 
-namespace {
+namespace emulator_kernel_smoke_tests {
 
 namespace ht = halftone;
 namespace emulator = ht::emulator;
@@ -37,4 +37,4 @@ TEST_CASE("smoke test of a GPU: damaged kernels are reported by name") {
     CHECK(told >= 5);
 }
 
-}  // namespace
+}  // namespace emulator_kernel_smoke_tests

@@ -11,7 +11,7 @@
 #include "emulator/damage.hpp"
 #include "kernel/softmax/checks.hpp"
 
-namespace {
+namespace emulator_kernel_softmax_tests {
 
 using namespace softmax_checks;
 namespace emulator = ht::emulator;
@@ -125,4 +125,4 @@ TEST_CASE("softmax on a GPU: right in every schedule, and every damage is found"
     }
 }
 
-}  // namespace
+}  // namespace emulator_kernel_softmax_tests

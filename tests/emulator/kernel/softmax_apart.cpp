@@ -8,7 +8,7 @@
 #include "emulator/device.hpp"
 #include "kernel/softmax/apart.hpp"
 
-namespace {
+namespace emulator_kernel_softmax_apart_tests {
 
 namespace ht = halftone;
 using emulated = ht::emulator::device;
@@ -23,4 +23,4 @@ TEST_CASE("softmax, log_softmax on a GPU: rows may have a stride") {
     softmax_checks::rows_apart<ht::kernel::softmax<emulated>, double, double>(device, 5, 64);
 }
 
-}  // namespace
+}  // namespace emulator_kernel_softmax_apart_tests

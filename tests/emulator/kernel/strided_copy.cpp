@@ -8,7 +8,7 @@
 #include "emulator/damage.hpp"
 #include "kernel/strided_copy/checks.hpp"
 
-namespace {
+namespace emulator_kernel_strided_copy_tests {
 
 namespace ht = halftone;
 namespace emulator = ht::emulator;
@@ -28,4 +28,4 @@ TEST_CASE("strided_copy on a GPU: right in every schedule, and every damage is f
     }
 }
 
-}  // namespace
+}  // namespace emulator_kernel_strided_copy_tests

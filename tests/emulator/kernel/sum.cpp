@@ -10,7 +10,7 @@
 #include "emulator/damage.hpp"
 #include "kernel/sum/checks.hpp"
 
-namespace {
+namespace emulator_kernel_sum_tests {
 
 using namespace sum_checks;
 namespace emulator = ht::emulator;
@@ -56,4 +56,4 @@ TEST_CASE("sum on a GPU: right in every schedule, and every damage is found") {
     });
 }
 
-}  // namespace
+}  // namespace emulator_kernel_sum_tests

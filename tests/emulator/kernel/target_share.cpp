@@ -7,7 +7,7 @@
 
 #include "kernel/target_share/checks.hpp"
 
-namespace {
+namespace emulator_kernel_target_share_tests {
 
 using namespace target_share_checks;
 namespace emulator = ht::emulator;
@@ -34,4 +34,4 @@ TEST_CASE("target_share on a GPU: any schedule gives the same counts, and every 
     });
 }
 
-}  // namespace
+}  // namespace emulator_kernel_target_share_tests

@@ -7,7 +7,7 @@
 
 #include "kernel/optimizer_step/rows_checks.hpp"
 
-namespace {
+namespace emulator_kernel_update_rows_tests {
 
 using namespace rows_checks;
 namespace emulator = ht::emulator;
@@ -44,4 +44,4 @@ TEST_CASE("steps over rows on a GPU: right in every schedule, and every damage i
     }
 }
 
-}  // namespace
+}  // namespace emulator_kernel_update_rows_tests

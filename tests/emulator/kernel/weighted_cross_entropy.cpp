@@ -7,7 +7,7 @@
 
 #include "kernel/weighted_cross_entropy/checks.hpp"
 
-namespace {
+namespace emulator_kernel_weighted_cross_entropy_tests {
 
 using namespace weighted_cross_entropy_checks;
 namespace emulator = ht::emulator;
@@ -27,4 +27,4 @@ TEST_CASE("weighted cross_entropy on a GPU: any schedule gives the same bits, an
     });
 }
 
-}  // namespace
+}  // namespace emulator_kernel_weighted_cross_entropy_tests

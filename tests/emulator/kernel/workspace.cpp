@@ -14,7 +14,7 @@
 #include "emulator/device.hpp"
 #include "contexts/operations.hpp"
 
-namespace {
+namespace emulator_kernel_workspace_tests {
 
 using namespace operation_checks;
 namespace emulator = ht::emulator;
@@ -88,4 +88,4 @@ TEST_CASE("emulated devices in several threads at once have the bits of a single
     CHECK(together[1] == alone);
 }
 
-}  // namespace
+}  // namespace emulator_kernel_workspace_tests

@@ -9,7 +9,7 @@
 
 #include "optim/adafactor_checks.hpp"
 
-namespace {
+namespace emulator_models_adafactor_tests {
 
 namespace emulator = halftone::emulator;
 using namespace adafactor_model;
@@ -20,4 +20,4 @@ TEST_CASE("adafactor on a GPU: equals torch.optim.Adafactor, keeps a number for 
     keeps_little(device);
 }
 
-}  // namespace
+}  // namespace emulator_models_adafactor_tests

@@ -12,7 +12,7 @@
 
 #include "optim/adamw_8bit_checks.hpp"
 
-namespace {
+namespace emulator_models_adamw_8bit_tests {
 
 namespace emulator = halftone::emulator;
 using namespace adamw_8bit_checks;
@@ -34,4 +34,4 @@ TEST_CASE("lion_8bit, sgd_8bit on a GPU: a run goes on from its state") {
         device, ht::sgd_8bit_options{.lr = 0.1, .min_8bit_size = least});
 }
 
-}  // namespace
+}  // namespace emulator_models_adamw_8bit_tests

@@ -8,7 +8,7 @@
 
 #include "autodiff/axis_reduction_checks.hpp"
 
-namespace {
+namespace emulator_models_axis_reduction_tests {
 
 TEST_CASE("axis reductions on a GPU's tape: gradients, shapes, values, indices") {
     halftone::emulator::device device;
@@ -17,4 +17,4 @@ TEST_CASE("axis reductions on a GPU's tape: gradients, shapes, values, indices")
     axis_tape_checks::all_gradients(device);
 }
 
-}  // namespace
+}  // namespace emulator_models_axis_reduction_tests

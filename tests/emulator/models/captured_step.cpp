@@ -19,7 +19,7 @@
 #include "train/overflow_checks.hpp"
 #include "train/unequal.hpp"
 
-namespace {
+namespace emulator_models_captured_step_tests {
 
 namespace ht = halftone;
 using ht::step_run;
@@ -337,4 +337,4 @@ TEST_CASE("numerics on a GPU: counts of a known tensor are exact") {
     CHECK(rows[1].underflowed == 0);
 }
 
-}  // namespace
+}  // namespace emulator_models_captured_step_tests

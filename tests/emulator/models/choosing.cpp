@@ -9,7 +9,7 @@
 #include "autodiff/loss_options_checks.hpp"
 #include "autodiff/sampling_checks.hpp"
 
-namespace {
+namespace emulator_models_choosing_tests {
 
 using machine = halftone::emulator::device;
 
@@ -30,4 +30,4 @@ TEST_CASE("a sampler on a GPU") {
     sampling_checks::samples(device);
 }
 
-}  // namespace
+}  // namespace emulator_models_choosing_tests

@@ -21,7 +21,7 @@
 #include "../../../examples/classify_text/run_policy.hpp"
 #include "support/temporary_folder.hpp"
 
-namespace {
+namespace emulator_models_classify_tests {
 
 /// Images of 8 x 8 whose upper or lower half is bright.
 ht::labelled_images squares(ht::extent count) {
@@ -68,4 +68,4 @@ TEST_CASE("classify_text on the emulated machine: the CPU's loss within 0.02 nat
     CHECK(std::fabs(there.train_loss - here.train_loss) <= 0.02);
 }
 
-}  // namespace
+}  // namespace emulator_models_classify_tests

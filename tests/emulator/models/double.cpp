@@ -8,7 +8,7 @@
 #include "autodiff/double_checks.hpp"
 #include "nn/double.hpp"
 
-namespace {
+namespace emulator_models_double_tests {
 
 using machine = halftone::emulator::device;
 
@@ -37,4 +37,4 @@ TEST_CASE("full_fp64 on a GPU: gradients of models against differences") {
     double_nn::gpt_gradients(device, 97);
 }
 
-}  // namespace
+}  // namespace emulator_models_double_tests

@@ -7,7 +7,7 @@
 
 #include "autodiff/dropout_checks.hpp"
 
-namespace {
+namespace emulator_models_dropout_tests {
 
 namespace ht = halftone;
 
@@ -31,4 +31,4 @@ TEST_CASE("dropout on a GPU: in inference, and with probabilities of 0 and 1") {
     dropout_test::ends_of_the_range(device);
 }
 
-}  // namespace
+}  // namespace emulator_models_dropout_tests

@@ -9,7 +9,7 @@
 
 #include "optim/ema_checks.hpp"
 
-namespace {
+namespace emulator_models_ema_tests {
 
 namespace ht = halftone;
 namespace emulator = ht::emulator;
@@ -59,4 +59,4 @@ TEST_CASE("ema on a GPU: the bits are the CPU's, under a schedule of warm-up, re
     CHECK((train(cpu) == train(device)));
 }
 
-}  // namespace
+}  // namespace emulator_models_ema_tests

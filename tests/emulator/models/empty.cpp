@@ -7,7 +7,7 @@
 
 #include "autodiff/empty_checks.hpp"
 
-namespace {
+namespace emulator_models_empty_tests {
 
 namespace ht = halftone;
 
@@ -16,4 +16,4 @@ TEST_CASE("tensors with an extent of 0 on a GPU") {
     empty_checks::all(device);
 }
 
-}  // namespace
+}  // namespace emulator_models_empty_tests

@@ -8,7 +8,7 @@
 
 #include "nn/encoder_checks.hpp"
 
-namespace {
+namespace emulator_models_encoder_tests {
 
 namespace ht = halftone;
 
@@ -17,4 +17,4 @@ TEST_CASE("encoder on a GPU: in bfloat16 at most twice as far off as PyTorch's a
     encoder_test::is_as_bert<encoder_test::autocast_bf16>(device);
 }
 
-}  // namespace
+}  // namespace emulator_models_encoder_tests

@@ -8,7 +8,7 @@
 
 #include "train/exact_steps.hpp"
 
-namespace {
+namespace emulator_models_exact_steps_tests {
 
 namespace ht = halftone;
 
@@ -27,4 +27,4 @@ TEST_CASE_FIXTURE(devices, "steps in whole numbers on a GPU: sparse gradients ha
     exact_steps::check_lookup(device, cpu);
 }
 
-}  // namespace
+}  // namespace emulator_models_exact_steps_tests

@@ -14,7 +14,7 @@
 #include "autodiff/scaled_linear_checks.hpp"
 #include "observe/operand_checks.hpp"
 
-namespace {
+namespace emulator_models_fp8_tests {
 
 namespace ht = halftone;
 using ht::bfloat16;
@@ -135,4 +135,4 @@ TEST_CASE("delayed scaling: captured steps give the bits of uncaptured ones, ski
     CHECK(one.count().bank_conflicts == 0);
 }
 
-}  // namespace
+}  // namespace emulator_models_fp8_tests

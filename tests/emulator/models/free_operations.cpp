@@ -12,7 +12,7 @@
 #include "autodiff/elementwise_checks.hpp"
 #include "autodiff/region_checks.hpp"
 
-namespace {
+namespace emulator_models_free_operations_tests {
 
 namespace ht = halftone;
 using machine = ht::emulator::device;
@@ -70,4 +70,4 @@ TEST_CASE("apply, linear and as_variable in a captured step: the same bits") {
     CHECK(step.replays() >= 2);
 }
 
-}  // namespace
+}  // namespace emulator_models_free_operations_tests

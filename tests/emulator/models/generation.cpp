@@ -8,7 +8,7 @@
 
 #include "nn/generation_checks.hpp"
 
-namespace {
+namespace emulator_models_generation_tests {
 
 namespace ht = halftone;
 using namespace generation_test;
@@ -32,4 +32,4 @@ TEST_CASE("key_value_cache on a GPU: offsets in its memory are refused") {
     CHECK_THROWS_AS(model.next_logits(eval, row_of(tokens), ht::packed{there}), ht::argument_error);
 }
 
-}  // namespace
+}  // namespace emulator_models_generation_tests

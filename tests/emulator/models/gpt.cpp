@@ -16,7 +16,7 @@
 #include "nn/packed_checks.hpp"
 #include "train/loop.hpp"
 
-namespace {
+namespace emulator_models_gpt_tests {
 
 namespace ht = halftone;
 
@@ -119,4 +119,4 @@ TEST_CASE_TEMPLATE(
     CHECK(one.memory().usage().allocations() == allocations);
 }
 
-}  // namespace
+}  // namespace emulator_models_gpt_tests

@@ -7,11 +7,11 @@
 
 #include "autodiff/images_checks.hpp"
 
-namespace {
+namespace emulator_models_images_tests {
 
 TEST_CASE("pooling, batch_norm and group_norm on a GPU's tapes: gradients against differences") {
     halftone::emulator::device device{{.seed = 3, .check = halftone::emulator::checking::values_only}};
     images_checks::gradients(device);
 }
 
-}  // namespace
+}  // namespace emulator_models_images_tests

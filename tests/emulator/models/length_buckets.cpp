@@ -11,7 +11,7 @@
 #include "train/captured.hpp"
 #include "train/length_buckets.hpp"
 
-namespace {
+namespace emulator_models_length_buckets_tests {
 
 namespace ht = halftone;
 using machine = ht::emulator::device;
@@ -37,4 +37,4 @@ TEST_CASE("captured step: in growable memory, the same bits as uncaptured steps"
     captured::check_same_bits(one, two);
 }
 
-}  // namespace
+}  // namespace emulator_models_length_buckets_tests

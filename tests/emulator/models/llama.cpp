@@ -8,7 +8,7 @@
 
 #include "nn/llama_checks.hpp"
 
-namespace {
+namespace emulator_models_llama_tests {
 
 namespace ht = halftone;
 using namespace llama_test;
@@ -24,4 +24,4 @@ TEST_CASE("llama on a GPU: in bfloat16 at most twice as far off as PyTorch's aut
     is_as_transformers_has_it<autocast_bf16, ht::nn::qk_norm::rms>(device, golden_case_of("qwen3"));
 }
 
-}  // namespace
+}  // namespace emulator_models_llama_tests

@@ -10,7 +10,7 @@
 
 #include "optim/muon_checks.hpp"
 
-namespace {
+namespace emulator_models_muon_tests {
 
 namespace ht = halftone;
 namespace emulator = ht::emulator;
@@ -30,4 +30,4 @@ TEST_CASE("muon on a GPU: all but hidden matrices goes by AdamW; skipped steps c
     muon_checks::leaves_the_rest_to_adamw(device);
 }
 
-}  // namespace
+}  // namespace emulator_models_muon_tests

@@ -7,7 +7,7 @@
 
 #include "train/out_of_memory_checks.hpp"
 
-namespace {
+namespace emulator_models_out_of_memory_tests {
 
 namespace ht = halftone;
 
@@ -22,4 +22,4 @@ TEST_CASE("out of memory on a device at some requests: one error, nothing lost, 
 }
 TEST_CASE("out of memory on a device at each request in turn, to the end of the run" * doctest::skip()) { expect_errors(1); }
 
-}  // namespace
+}  // namespace emulator_models_out_of_memory_tests

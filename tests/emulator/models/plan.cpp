@@ -14,6 +14,8 @@
 #include "train/loop.hpp"
 #include "train/plan_checks.hpp"
 
+namespace emulator_models_plan_tests {
+
 namespace ht = halftone;
 
 TEST_CASE("the plan of a training step on a device is what the step needs there") {
@@ -54,3 +56,5 @@ TEST_CASE("plan on a device: fp8, split masters, 16-bit parameters, Llamas and a
     halftone::emulator::device gpu{{.check = halftone::emulator::checking::values_only}};
     plan_checks::policies_and_models(gpu, 3);
 }
+
+}  // namespace emulator_models_plan_tests

@@ -12,7 +12,7 @@
 
 #include "dist/whole_numbers.hpp"
 
-namespace {
+namespace emulator_models_ranks_tests {
 
 namespace ht = halftone;
 using namespace rank_gpu;
@@ -180,4 +180,4 @@ TEST_CASE("ranks on emulated GPUs: a rank that leaves out a collective is named,
     }
 }
 
-}  // namespace
+}  // namespace emulator_models_ranks_tests

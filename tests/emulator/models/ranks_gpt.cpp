@@ -11,7 +11,7 @@
 
 #include "dist/shard_gpt.hpp"
 
-namespace {
+namespace emulator_models_ranks_gpt_tests {
 
 namespace ht = halftone;
 using rank_gpu::machine;
@@ -58,4 +58,4 @@ TEST_CASE("ranks on emulated GPUs: all strategies give a GPT in bf16 the same bi
     check_all<ht::amp_bf16>(1024, {0, 0});
 }
 
-}  // namespace
+}  // namespace emulator_models_ranks_gpt_tests

@@ -3,7 +3,7 @@
 /// Ranks with an emulated GPU each, in other precisions: all strategies have the same bits.
 #include <emulator/rank_mlp.hpp>
 
-namespace {
+namespace emulator_models_ranks_policies_tests {
 
 namespace ht = halftone;
 using rank_gpu::check_strategies;
@@ -29,4 +29,4 @@ TEST_CASE("ranks on emulated GPUs: all strategies give the same bits in fp16, an
     check_all<ht::with_scaling<ht::fp8_hybrid, ht::delayed_scaling<2>>>(1024, {0, 0, 0});
 }
 
-}  // namespace
+}  // namespace emulator_models_ranks_policies_tests

@@ -21,7 +21,7 @@
 #include "train/captured.hpp"
 #include "train/failing_gpt.hpp"
 
-namespace {
+namespace emulator_models_reached_tests {
 
 namespace ht = halftone;
 using machine = ht::emulator::device;
@@ -220,4 +220,4 @@ TEST_CASE("trainer on the emulated machine: an exception ends a step, also one t
     }
 }
 
-}  // namespace
+}  // namespace emulator_models_reached_tests

@@ -11,7 +11,7 @@
 
 #include "io/resume_checks.hpp"
 
-namespace {
+namespace emulator_models_resume_tests {
 
 namespace ht = halftone;
 using machine = ht::emulator::device;
@@ -26,4 +26,4 @@ TEST_CASE("checkpoint on a GPU: a run goes on in the middle of an epoch of its l
     keeping::trainer_resumes_in_an_epoch<ht::amp_fp16, machine>();
 }
 
-}  // namespace
+}  // namespace emulator_models_resume_tests

@@ -28,7 +28,7 @@
 #include "scale/traces.hpp"
 #include "support/bounds.hpp"
 
-namespace {
+namespace emulator_models_scale_optim_tests {
 
 namespace ht = halftone;
 namespace emulator = ht::emulator;
@@ -302,4 +302,4 @@ TEST_CASE("steps on a GPU: the cases of torch.optim.SGD, as on the CPU") {
                   });
 }
 
-}  // namespace
+}  // namespace emulator_models_scale_optim_tests

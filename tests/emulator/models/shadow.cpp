@@ -8,7 +8,7 @@
 
 #include "train/shadow_checks.hpp"
 
-namespace {
+namespace emulator_models_shadow_tests {
 
 namespace ht = halftone;
 using namespace shadow_checks;
@@ -20,4 +20,4 @@ TEST_CASE(
     CHECK(first_of(report_of<fault::swamped, ht::amp_fp16>(device, 1024, as_it_is)) == "mix own forward value");
 }
 
-}  // namespace
+}  // namespace emulator_models_shadow_tests

@@ -8,7 +8,7 @@
 
 #include "autodiff/shapes_checks.hpp"
 
-namespace {
+namespace emulator_models_shapes_tests {
 
 namespace ht = halftone;
 
@@ -25,4 +25,4 @@ TEST_CASE("shapes on a GPU: gradients in double, invalid arguments") {
     shapes_checks::refusals(device);
 }
 
-}  // namespace
+}  // namespace emulator_models_shapes_tests

@@ -9,7 +9,7 @@
 #include "optim/sparse_checks.hpp"
 #include "scale/penalised_steps.hpp"
 
-namespace {
+namespace emulator_models_sparse_tests {
 
 using namespace sparse_checks;
 using ht::step_run;
@@ -90,4 +90,4 @@ TEST_CASE("sparse gradients on a GPU: captured steps with a gradient penalty hav
     penalised_steps::check(one, two);
 }
 
-}  // namespace
+}  // namespace emulator_models_sparse_tests

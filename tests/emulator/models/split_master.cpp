@@ -10,7 +10,7 @@
 #include "kernel/optimizer_step/split_checks.hpp"
 #include "optim/split_checks.hpp"
 
-namespace {
+namespace emulator_models_split_master_tests {
 
 namespace ht = halftone;
 namespace emulator = ht::emulator;
@@ -65,4 +65,4 @@ TEST_CASE("split masters on a GPU: store, optimizers, skipped steps") {
     split_training::lies_in_halves(device);
 }
 
-}  // namespace
+}  // namespace emulator_models_split_master_tests

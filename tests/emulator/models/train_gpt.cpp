@@ -17,7 +17,7 @@
 #include "../../../examples/train_gpt/run_policy.hpp"
 #include "train/split_net.hpp"
 
-namespace {
+namespace emulator_models_train_gpt_tests {
 
 TEST_CASE("train_gpt on the emulated machine: the CPU's losses within 0.02 nats, and a text") {
     std::string corpus;
@@ -50,4 +50,4 @@ TEST_CASE("split masters on the emulated machine: a trainer whose steps are capt
     split_net::same_training(one, two);
 }
 
-}  // namespace
+}  // namespace emulator_models_train_gpt_tests

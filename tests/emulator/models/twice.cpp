@@ -10,7 +10,7 @@
 #include "autodiff/twice_conv2d.hpp"
 #include "autodiff/twice_table.hpp"
 
-namespace {
+namespace emulator_models_twice_tests {
 
 struct fixture {
     halftone::emulator::device device{{.seed = 5}};
@@ -64,4 +64,4 @@ TEST_CASE_FIXTURE(fixture, "second derivatives on the emulated machine: losses b
     twice_checks::check_axis_reductions(device);
 }
 
-}  // namespace
+}  // namespace emulator_models_twice_tests

@@ -8,7 +8,7 @@
 
 #include "autodiff/twice_hidden.hpp"
 
-namespace {
+namespace emulator_models_twice_hidden_tests {
 
 namespace ht = halftone;
 using twice_hidden::check;
@@ -41,4 +41,4 @@ TEST_CASE("masked keys have no effect on derivatives on the emulated machine: fp
     check_causal<ht::amp_fp16, ht::float16>();
 }
 
-}  // namespace
+}  // namespace emulator_models_twice_hidden_tests

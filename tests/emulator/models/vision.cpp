@@ -11,7 +11,7 @@
 #include "nn/resnet_checks.hpp"
 #include "nn/vit_checks.hpp"
 
-namespace {
+namespace emulator_models_vision_tests {
 
 using namespace vision_test;
 
@@ -53,4 +53,4 @@ TEST_CASE("resnet on a GPU: a step and evaluation are the CPU's, in float32") {
     }
 }
 
-}  // namespace
+}  // namespace emulator_models_vision_tests

@@ -20,7 +20,7 @@
 #include <xmmintrin.h>
 #endif
 
-namespace {
+namespace exec_cpu_tests {
 
 namespace ht = halftone;
 using ht::extent;
@@ -291,4 +291,4 @@ TEST_CASE("cpu: beyond its memory limit a context says what it held, and runs sm
     CHECK(after.data() != nullptr);
 }
 
-}  // namespace
+}  // namespace exec_cpu_tests

@@ -14,7 +14,7 @@
 
 #include <halftone/exec/cpu/cpu.hpp>
 
-namespace {
+namespace exec_cpu_late_executor_tests {
 
 namespace ht = halftone;
 using ht::extent;
@@ -95,4 +95,4 @@ TEST_CASE("executor: a run does not wait for a thread that is busy with somethin
     CHECK(calls == std::vector<int>(100, 210));
 }
 
-}  // namespace
+}  // namespace exec_cpu_late_executor_tests

@@ -11,7 +11,7 @@
 
 #include "support/temporary_folder.hpp"
 
-namespace {
+namespace exec_cpu_processors_tests {
 
 namespace ht = halftone;
 
@@ -75,4 +75,4 @@ TEST_CASE("processors: quotas that cannot be parsed limit nothing") {
     CHECK(ht::detail::usable_processors() >= 1);
 }
 
-}  // namespace
+}  // namespace exec_cpu_processors_tests

@@ -24,7 +24,7 @@
 #include <unistd.h>
 #endif
 
-namespace {
+namespace exec_cpu_thread_pool_tests {
 
 namespace ht = halftone;
 using ht::extent;
@@ -292,4 +292,4 @@ TEST_CASE("thread_pool: pinned to one processor the caller works alone; unpinned
 }
 #endif
 
-}  // namespace
+}  // namespace exec_cpu_thread_pool_tests

@@ -12,7 +12,7 @@
 #include "kernel/product/software_tiles.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace kernel_attention_tests {
 
 namespace ht = halftone;
 using ht::attention_mask;
@@ -183,4 +183,4 @@ TEST_CASE("scores of ten thousand and more") {
     }
 }
 
-}  // namespace
+}  // namespace kernel_attention_tests

@@ -8,7 +8,7 @@
 
 #include "kernel/attention/checks.hpp"
 
-namespace {
+namespace kernel_attention_function_tests {
 
 using namespace support;
 
@@ -37,4 +37,4 @@ TEST_CASE("attention: the free functions within their bounds of the definition")
         {.batch = 1, .queries = 33, .keys = 33, .heads = 4, .groups = 2, .head_size = 24});
 }
 
-}  // namespace
+}  // namespace kernel_attention_function_tests

@@ -9,7 +9,7 @@
 #include "kernel/product/software_tiles.hpp"
 #include "support/each_cpu.hpp"
 
-namespace {
+namespace kernel_attention_hidden_tests {
 
 namespace ht = halftone;
 using ht::bfloat16;
@@ -163,4 +163,4 @@ TEST_CASE("packed sequences: values of other sequences have no effect, NaNs of v
     SUBCASE("float, products of float16") { check_packs<float16, float>(); }
 }
 
-}  // namespace
+}  // namespace kernel_attention_hidden_tests

@@ -9,7 +9,7 @@
 #include "kernel/attention/shifted.hpp"
 #include "support/each_cpu.hpp"
 
-namespace {
+namespace kernel_attention_hidden_math_tests {
 
 namespace ht = halftone;
 using ht::bfloat16;
@@ -107,4 +107,4 @@ TEST_CASE("attention by products and softmax: scores of a million are as exact a
     });
 }
 
-}  // namespace
+}  // namespace kernel_attention_hidden_math_tests

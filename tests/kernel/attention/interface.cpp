@@ -17,7 +17,7 @@
 #include "support/gradient_check.hpp"
 #include "support/random.hpp"
 
-namespace {
+namespace kernel_attention_interface_tests {
 
 namespace ht = halftone;
 using ht::attention_mask;
@@ -365,4 +365,4 @@ TEST_CASE("scratch memory is linear in time, whatever the size of the score matr
     }
 }
 
-}  // namespace
+}  // namespace kernel_attention_interface_tests

@@ -12,7 +12,7 @@
 #include "kernel/attention/checks.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace kernel_attention_math_tests {
 
 namespace ht = halftone;
 using ht::attention_mask;
@@ -142,4 +142,4 @@ TEST_CASE("the math strategy's scratch memory: one head's scores, and the worksp
     CHECK(bytes(1024) <= 4 * scores);
 }
 
-}  // namespace
+}  // namespace kernel_attention_math_tests

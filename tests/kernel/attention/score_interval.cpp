@@ -8,7 +8,7 @@
 
 #include "support/guarded.hpp"
 
-namespace {
+namespace kernel_attention_score_interval_tests {
 
 namespace ht = halftone;
 using ht::extent;
@@ -70,4 +70,4 @@ TEST_CASE("intervals report a block as hidden only if each of its pairs is") {
     }
 }
 
-}  // namespace
+}  // namespace kernel_attention_score_interval_tests

@@ -9,7 +9,7 @@
 #include "kernel/attention/mods.hpp"
 #include "support/each_cpu.hpp"
 
-namespace {
+namespace kernel_attention_score_mod_tests {
 
 namespace ht = halftone;
 using ht::bfloat16;
@@ -129,4 +129,4 @@ TEST_CASE("functions of scores: hidden values have no effect, NaNs of visible on
     SUBCASE("float, products of float16") { check_all_hidden<float16, float>(); }
 }
 
-}  // namespace
+}  // namespace kernel_attention_score_mod_tests

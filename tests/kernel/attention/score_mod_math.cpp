@@ -8,7 +8,7 @@
 #include "kernel/attention/mods.hpp"
 #include "support/each_cpu.hpp"
 
-namespace {
+namespace kernel_attention_score_mod_math_tests {
 
 namespace ht = halftone;
 using ht::bfloat16;
@@ -57,4 +57,4 @@ TEST_CASE("functions of scores by the math strategy: hidden values have no effec
                           [&](const support::problem<float>& now) { return by_math<float>(now, device, mod); });
 }
 
-}  // namespace
+}  // namespace kernel_attention_score_mod_math_tests

@@ -8,7 +8,7 @@
 #include "kernel/attention/shifted.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace kernel_attention_shifted_tests {
 
 namespace ht = halftone;
 using ht::bfloat16;
@@ -36,4 +36,4 @@ TEST_CASE("flash attention: scores of a million are as exact as small ones") {
     SUBCASE("float16") { check<float16, float16>(); }
 }
 
-}  // namespace
+}  // namespace kernel_attention_shifted_tests

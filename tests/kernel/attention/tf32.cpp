@@ -11,7 +11,7 @@
 #include "kernel/attention/checks.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace kernel_attention_tf32_tests {
 
 namespace ht = halftone;
 using support::attention_sizes, support::layout;
@@ -38,4 +38,4 @@ TEST_CASE("attention reads floats rounded to tfloat32, as other products do") {
     });
 }
 
-}  // namespace
+}  // namespace kernel_attention_tf32_tests

@@ -9,7 +9,7 @@
 #include "kernel/axis_reduction/checks.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace kernel_axis_reduction_tests {
 
 using namespace axis_checks;
 using kernel = ht::kernel::axis_reduction<ht::cpu>;
@@ -107,4 +107,4 @@ TEST_CASE("axis_reduction: doubles are reduced in double") {
     }
 }
 
-}  // namespace
+}  // namespace kernel_axis_reduction_tests

@@ -5,7 +5,7 @@
 
 #include "kernel/cache_heads/checks.hpp"
 
-namespace {
+namespace kernel_cache_heads_tests {
 
 namespace ht = halftone;
 
@@ -19,4 +19,4 @@ TEST_CASE("cache_heads: as defined, with one thread and with two") {
     }
 }
 
-}  // namespace
+}  // namespace kernel_cache_heads_tests

@@ -6,7 +6,7 @@
 #include "kernel/cache_heads/eight_bit_checks.hpp"
 #include "support/each_cpu.hpp"
 
-namespace {
+namespace kernel_cache_heads_eight_bit_tests {
 
 namespace ht = halftone;
 
@@ -30,4 +30,4 @@ TEST_CASE("eight_bit_heads: slots outside of the cache") {
                          "eight_bit_heads: the slot of row 2 is 2; expected 0 to 1", ht::argument_error);
 }
 
-}  // namespace
+}  // namespace kernel_cache_heads_eight_bit_tests

@@ -6,7 +6,7 @@
 #include "kernel/channel_norm/checks.hpp"
 #include "support/each_cpu.hpp"
 
-namespace {
+namespace kernel_channel_norm_tests {
 
 using namespace channel_norm_checks;
 
@@ -30,4 +30,4 @@ TEST_CASE("batch_norm, group_norm: wrong shapes and options") {
     refuses(device);
 }
 
-}  // namespace
+}  // namespace kernel_channel_norm_tests

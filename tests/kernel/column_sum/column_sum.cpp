@@ -11,7 +11,7 @@
 #include "support/each_set.hpp"
 #include "support/gradient_check.hpp"
 
-namespace {
+namespace kernel_column_sum_tests {
 
 using namespace column_sum_checks;
 using column_sum = ht::kernel::column_sum<ht::cpu>;
@@ -72,4 +72,4 @@ TEST_CASE("column_sum: no rows, wrong arguments") {
                          "column_sum: x (3, 4) has gaps within its rows; its strides are (1, 3)", ht::shape_error);
 }
 
-}  // namespace
+}  // namespace kernel_column_sum_tests

@@ -7,7 +7,7 @@
 #include "kernel/conv2d/checks.hpp"
 #include "support/each_cpu.hpp"
 
-namespace {
+namespace kernel_conv2d_tests {
 
 using namespace conv2d_checks;
 
@@ -95,4 +95,4 @@ TEST_CASE("conv2d: wrong shapes and options") {
     refuses(device);
 }
 
-}  // namespace
+}  // namespace kernel_conv2d_tests

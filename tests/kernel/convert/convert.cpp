@@ -12,7 +12,7 @@
 #include "support/each_set.hpp"
 #include "support/gradient_check.hpp"
 
-namespace {
+namespace kernel_convert_tests {
 
 using namespace convert_checks;
 
@@ -53,4 +53,4 @@ TEST_CASE("convert: wrong arguments, empty tensors") {
     refuses(device);
 }
 
-}  // namespace
+}  // namespace kernel_convert_tests

@@ -15,7 +15,7 @@
 
 #if defined(__x86_64__)
 
-namespace {
+namespace kernel_convert_flushed_tests {
 
 namespace ht = halftone;
 
@@ -92,6 +92,6 @@ TEST_CASE("conversions keep subnormal numbers on a processor that is set to flus
     });
 }
 
-}  // namespace
+}  // namespace kernel_convert_flushed_tests
 
 #endif

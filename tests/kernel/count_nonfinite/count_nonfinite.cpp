@@ -6,7 +6,7 @@
 #include "kernel/count_nonfinite/checks.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace kernel_count_nonfinite_tests {
 
 using namespace count_nonfinite_checks;
 
@@ -23,4 +23,4 @@ TEST_CASE("count_nonfinite: counts by hand, wrong arguments") {
     refuses(device);
 }
 
-}  // namespace
+}  // namespace kernel_count_nonfinite_tests

@@ -16,7 +16,7 @@
 #include "support/each_set.hpp"
 #include "support/gradient_check.hpp"
 
-namespace {
+namespace kernel_cross_entropy_tests {
 
 using namespace cross_entropy_checks;
 using cross_entropy = ht::kernel::cross_entropy<ht::cpu>;
@@ -229,4 +229,4 @@ TEST_CASE("cross_entropy: wrong arguments") {
                          "cross_entropy backward: gradient is (2); expected (3)", ht::shape_error);
 }
 
-}  // namespace
+}  // namespace kernel_cross_entropy_tests

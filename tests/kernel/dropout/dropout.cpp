@@ -6,7 +6,7 @@
 #include "kernel/dropout/checks.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace kernel_dropout_tests {
 
 using namespace dropout_checks;
 
@@ -41,4 +41,4 @@ TEST_CASE("dropout: masks are random") {
     masks_are_random(device, 100'000);
 }
 
-}  // namespace
+}  // namespace kernel_dropout_tests

@@ -11,7 +11,7 @@
 #include "support/each_set.hpp"
 #include "support/gradient_check.hpp"
 
-namespace {
+namespace kernel_embedding_tests {
 
 using namespace embedding_checks;
 using embedding = ht::kernel::embedding<ht::cpu>;
@@ -153,4 +153,4 @@ TEST_CASE("embedding: tokens outside the vocabulary, wrong shapes, no rows") {
     refuses(device);
 }
 
-}  // namespace
+}  // namespace kernel_embedding_tests

@@ -7,7 +7,7 @@
 #include "kernel/embedding_rows/checks.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace kernel_embedding_rows_tests {
 
 using namespace embedding_rows_checks;
 
@@ -65,4 +65,4 @@ TEST_CASE("embedding rows: scratch memory is what workspace_bytes returns") {
     CHECK(device.scratch().peak() == bytes);
 }
 
-}  // namespace
+}  // namespace kernel_embedding_rows_tests

@@ -10,7 +10,7 @@
 #include "kernel/gather/checks.hpp"
 #include "support/each_cpu.hpp"
 
-namespace {
+namespace kernel_gather_tests {
 
 using namespace gather_checks;
 
@@ -112,4 +112,4 @@ TEST_CASE("gather: wrong shapes, indices outside the axis") {
                          "scatter_add: index 3 is -1; expected 0 to 2", ht::argument_error);
 }
 
-}  // namespace
+}  // namespace kernel_gather_tests

@@ -6,7 +6,7 @@
 #include "kernel/gradient_norm/checks.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace kernel_gradient_norm_tests {
 
 using namespace gradient_norm_checks;
 
@@ -82,4 +82,4 @@ TEST_CASE("records: rates of a group") {
     CHECK(kernel::group_rates{.fixed_lr = 3, .lr_share = 0}.lr(s) == 0.75);
 }
 
-}  // namespace
+}  // namespace kernel_gradient_norm_tests

@@ -8,7 +8,7 @@
 
 #include "kernel/linear_cross_entropy/checks.hpp"
 
-namespace {
+namespace kernel_linear_cross_entropy_function_tests {
 
 using namespace linear_cross_entropy_checks;
 
@@ -50,4 +50,4 @@ TEST_CASE("linear_cross_entropy: the free functions refuse shapes that do not fi
                          "linear_cross_entropy: targets is (4); expected (5)", ht::shape_error);
 }
 
-}  // namespace
+}  // namespace kernel_linear_cross_entropy_function_tests

@@ -13,7 +13,7 @@
 #include "support/each_set.hpp"
 #include "support/gradient_check.hpp"
 
-namespace {
+namespace kernel_linear_cross_entropy_tests {
 
 using namespace linear_cross_entropy_checks;
 using head = ht::kernel::linear_cross_entropy<ht::cpu>;
@@ -169,4 +169,4 @@ TEST_CASE("linear_cross_entropy: a target that is no class") {
                          ht::argument_error);
 }
 
-}  // namespace
+}  // namespace kernel_linear_cross_entropy_tests

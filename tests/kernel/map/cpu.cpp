@@ -10,7 +10,7 @@
 #include "kernel/map/checks.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace kernel_map_cpu_tests {
 
 using namespace map_checks;
 
@@ -123,4 +123,4 @@ TEST_CASE("map: repeated calls allocate nothing") {
     steady_step_allocates_nothing(device);
 }
 
-}  // namespace
+}  // namespace kernel_map_cpu_tests

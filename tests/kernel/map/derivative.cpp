@@ -13,10 +13,10 @@
 
 #include "support/gradient_check.hpp"
 
+namespace kernel_map_derivative_tests {
+
 namespace ht = halftone;
 namespace sym = ht::symbolic;
-
-namespace {
 
 constexpr sym::argument<0> x;
 constexpr sym::argument<1> y;
@@ -56,8 +56,6 @@ void check(const E& e, std::vector<double> xs = {0.3, 1.7, -0.6, -2.9, 6.1, -7.3
 }
 
 const std::vector<double> positive = {0.2, 1.7, 40.0};
-
-}  // namespace
 
 TEST_CASE("derivative: arithmetic") {
     check(x * y + 3 * x);
@@ -137,3 +135,5 @@ TEST_CASE("derivative: subgradients at corners are PyTorch's") {
     const double place[] = {-1, std::numeric_limits<double>::infinity()};
     CHECK(ht::reference::evaluate(ht::detail::gradient_expression<0, 1>(ht::relu(x)), place) == 0);
 }
+
+}  // namespace kernel_map_derivative_tests

@@ -10,11 +10,11 @@
 #include <halftone/kernel/map/evaluate.hpp>
 #include <halftone/kernel/map/reference.hpp>
 
+namespace kernel_map_expression_tests {
+
 namespace ht = halftone;
 namespace sym = ht::symbolic;
 namespace op = ht::symbolic::op;
-
-namespace {
 
 template <class T, class U>
 constexpr bool is(const U&) {
@@ -32,8 +32,6 @@ double value(const auto& e, double a, double b = 0) {
 struct cube {
     HALFTONE_HD float operator()(float a) const { return a * a * a; }
 };
-
-}  // namespace
 
 TEST_CASE("expression: a lambda becomes a type, its numbers constants") {
     const float k = 3;
@@ -147,3 +145,5 @@ TEST_CASE("expression: an opaque functor within a lambda") {
     const auto e = ht::trace<1>([](auto a) { return 1 + ht::opaque(cube{})(2 * a); });
     CHECK(value(e, 1.5) == 28);
 }
+
+}  // namespace kernel_map_expression_tests

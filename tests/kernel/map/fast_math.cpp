@@ -14,7 +14,7 @@
 
 #include "support/each_set.hpp"
 
-namespace {
+namespace kernel_map_fast_math_tests {
 
 namespace ht = halftone;
 
@@ -136,4 +136,4 @@ TEST_CASE("fast math: NaNs propagate, and zeros and infinities are preserved") {
     });
 }
 
-}  // namespace
+}  // namespace kernel_map_fast_math_tests

@@ -6,7 +6,7 @@
 #include "kernel/map/special_checks.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace kernel_map_special_tests {
 
 namespace ht = halftone;
 
@@ -17,4 +17,4 @@ TEST_CASE("map: functions at zeros of both signs, infinities, NaNs and the ends 
     });
 }
 
-}  // namespace
+}  // namespace kernel_map_special_tests

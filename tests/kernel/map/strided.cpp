@@ -8,7 +8,7 @@
 #include "kernel/map/checks.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace kernel_map_strided_tests {
 
 namespace ht = halftone;
 
@@ -22,4 +22,4 @@ TEST_CASE("map: operands of any strides") {
     });
 }
 
-}  // namespace
+}  // namespace kernel_map_strided_tests

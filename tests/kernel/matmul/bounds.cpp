@@ -10,7 +10,7 @@
 #include "kernel/matmul/checks.hpp"
 #include "kernel/matmul/each_set.hpp"
 
-namespace {
+namespace kernel_matmul_bounds_tests {
 
 namespace ht = halftone;
 using ht::bfloat16;
@@ -121,4 +121,4 @@ TEST_CASE("matmul: infinities and NaNs propagate") {
     matmul_test::on_every_set(1, [](ht::cpu& device) { matmul_test::infinities_and_nans(device); });
 }
 
-}  // namespace
+}  // namespace kernel_matmul_bounds_tests

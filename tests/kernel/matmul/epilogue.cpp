@@ -13,7 +13,7 @@
 #include "kernel/matmul/each_set.hpp"
 #include "kernel/matmul/epilogue_checks.hpp"
 
-namespace {
+namespace kernel_matmul_epilogue_tests {
 
 namespace ht = halftone;
 using ht::bfloat16;
@@ -80,4 +80,4 @@ TEST_CASE("epilogues accept tensors as well as views") {
     CHECK(c(1, 3) == by_tensor);
 }
 
-}  // namespace
+}  // namespace kernel_matmul_epilogue_tests

@@ -11,7 +11,7 @@
 #include "kernel/matmul/checks.hpp"
 #include "kernel/matmul/each_set.hpp"
 
-namespace {
+namespace kernel_matmul_tests {
 
 namespace ht = halftone;
 using ht::bfloat16;
@@ -43,8 +43,6 @@ TEST_CASE("matmul: a sum over nothing is zero, a product without elements touche
     matmul_test::on_every_set(2, [](ht::cpu& device) { matmul_test::nothing_to_sum(device); });
 }
 
-namespace {
-
 /// Products of small integers, which are exact, against sums over every `step`-th row and column.
 /// `turned`: a is contiguous along its columns, so that it has to be packed.
 template <class P, class T>
@@ -68,8 +66,6 @@ void exact_product(extent m, extent n, extent k, extent step, int threads = 2, b
         }
     }
 }
-
-}  // namespace
 
 TEST_CASE("matmul: b and k that do not fit into one packed slice") {
     exact_product<ht::full_fp32, float>(1, 1100, 8192, 3);      // b is larger than what is packed at a time
@@ -227,4 +223,4 @@ TEST_CASE("matmul: operands that do not fit are refused with their shapes") {
                          "batched_matmul: a holds 2 matrices, b 3, c 2", ht::shape_error);
 }
 
-}  // namespace
+}  // namespace kernel_matmul_tests

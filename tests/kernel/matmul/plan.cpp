@@ -12,7 +12,7 @@
 #include "kernel/product/unit_numbers.hpp"
 #include "support/random.hpp"
 
-namespace {
+namespace kernel_matmul_plan_tests {
 
 namespace ht = halftone;
 using namespace ht::detail;
@@ -323,4 +323,4 @@ TEST_CASE("plans are explained: the strategy, its blocks, bytes in each cache, a
     }
 }
 
-}  // namespace
+}  // namespace kernel_matmul_plan_tests

@@ -9,7 +9,7 @@
 #include "kernel/matmul/checks.hpp"
 #include "kernel/matmul/each_set.hpp"
 
-namespace {
+namespace kernel_matmul_squares_tests {
 
 namespace ht = halftone;
 using ht::bfloat16;
@@ -70,8 +70,6 @@ void sums_what_it_stores() {
     CHECK_WITHIN(all);
 }
 
-}  // namespace
-
 TEST_CASE("matmul: squares of results, the same bits at any number of threads") {
     SUBCASE("fp32") { sums_what_it_stores<float, float>(); }
     SUBCASE("bf16") { sums_what_it_stores<bfloat16, bfloat16>(); }
@@ -122,3 +120,5 @@ TEST_CASE("matmul: no squares of a result that is rounded, or of an empty one") 
     CHECK_FALSE(squares.is_known(13 * 35));
     CHECK_FALSE(squares.is_known(0));
 }
+
+}  // namespace kernel_matmul_squares_tests

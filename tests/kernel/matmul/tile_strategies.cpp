@@ -12,7 +12,7 @@
 #include "kernel/product/software_tiles.hpp"
 #include "support/random.hpp"
 
-namespace {
+namespace kernel_matmul_tile_strategies_tests {
 
 namespace ht = halftone;
 using ht::bfloat16;
@@ -90,4 +90,4 @@ TEST_CASE(
     CHECK(is_shared_b);
 }
 
-}  // namespace
+}  // namespace kernel_matmul_tile_strategies_tests

@@ -8,7 +8,7 @@
 #include "kernel/norm/hard_rows.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace kernel_norm_hard_rows_tests {
 
 using namespace hard_rows;
 using ht::bfloat16, ht::float16;
@@ -64,4 +64,4 @@ TEST_CASE_TEMPLATE("rms_norm: a row's bits do not depend on other rows, its inde
     });
 }
 
-}  // namespace
+}  // namespace kernel_norm_hard_rows_tests

@@ -11,7 +11,7 @@
 #include "support/each_set.hpp"
 #include "support/gradient_check.hpp"
 
-namespace {
+namespace kernel_norm_layer_norm_tests {
 
 using namespace layer_norm_checks;
 using layer_norm = ht::kernel::layer_norm<ht::cpu>;
@@ -141,4 +141,4 @@ TEST_CASE("layer_norm: wrong arguments") {
                          "layer_norm backward: mean is (2); expected (3)", ht::shape_error);
 }
 
-}  // namespace
+}  // namespace kernel_norm_layer_norm_tests

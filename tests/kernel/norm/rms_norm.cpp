@@ -12,7 +12,7 @@
 #include "support/each_set.hpp"
 #include "support/gradient_check.hpp"
 
-namespace {
+namespace kernel_norm_rms_norm_tests {
 
 using namespace rms_norm_checks;
 using rms_norm = ht::kernel::rms_norm<ht::cpu>;
@@ -111,4 +111,4 @@ TEST_CASE("rms_norm: wrong arguments") {
         "rms_norm: epsilon is -0.5; expected 0 or more", ht::argument_error);
 }
 
-}  // namespace
+}  // namespace kernel_norm_rms_norm_tests

@@ -8,7 +8,7 @@
 #include "kernel/optimizer_step/adafactor_checks.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace kernel_optimizer_step_adafactor_tests {
 
 using namespace adafactor_checks;
 
@@ -64,4 +64,4 @@ TEST_CASE("adafactor: a skipped step changes nothing; arguments that do not fit 
     skips_and_refuses(device);
 }
 
-}  // namespace
+}  // namespace kernel_optimizer_step_adafactor_tests

@@ -7,7 +7,7 @@
 #include "kernel/optimizer_step/adamw_checks.hpp"
 #include "kernel/optimizer_step/each_set.hpp"
 
-namespace {
+namespace kernel_optimizer_step_adamw_tests {
 
 using namespace adamw_checks;
 using step_checks::on_each_set;
@@ -81,4 +81,4 @@ TEST_CASE("adamw: arguments that do not fit together are refused") {
     refuses(device);
 }
 
-}  // namespace
+}  // namespace kernel_optimizer_step_adamw_tests

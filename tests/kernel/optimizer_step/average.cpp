@@ -6,7 +6,7 @@
 #include "kernel/optimizer_step/average_checks.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace kernel_optimizer_step_average_tests {
 
 using namespace average_checks;
 
@@ -25,4 +25,4 @@ TEST_CASE("average in a step: the assigning rule, and saved parameters") {
     });
 }
 
-}  // namespace
+}  // namespace kernel_optimizer_step_average_tests

@@ -8,7 +8,7 @@
 #include "kernel/optimizer_step/eight_bit_rules_checks.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace kernel_optimizer_step_eight_bit_tests {
 
 using namespace eight_bit_checks;
 
@@ -148,4 +148,4 @@ TEST_CASE("8-bit state: the bits do not depend on the number of threads") {
     }
 }
 
-}  // namespace
+}  // namespace kernel_optimizer_step_eight_bit_tests

@@ -15,7 +15,7 @@
 #include "support/guarded.hpp"
 #include "support/random.hpp"
 
-namespace {
+namespace kernel_optimizer_step_function_tests {
 
 namespace ht = halftone;
 using ht::bfloat16;
@@ -142,4 +142,4 @@ TEST_CASE("adamw_step and sgd_step: clipping factors, and wrong arguments") {
                          "sgd_step: the step is 0; expected 1 or more", ht::argument_error);
 }
 
-}  // namespace
+}  // namespace kernel_optimizer_step_function_tests

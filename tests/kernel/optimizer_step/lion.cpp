@@ -6,7 +6,7 @@
 #include "kernel/optimizer_step/each_set.hpp"
 #include "kernel/optimizer_step/lion_checks.hpp"
 
-namespace {
+namespace kernel_optimizer_step_lion_tests {
 
 using namespace lion_checks;
 using step_checks::on_each_set;
@@ -25,4 +25,4 @@ TEST_CASE("lion: a skipped step changes nothing; arguments that do not fit toget
     skips_and_refuses(device);
 }
 
-}  // namespace
+}  // namespace kernel_optimizer_step_lion_tests

@@ -7,7 +7,7 @@
 #include "kernel/optimizer_step/rows_checks.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace kernel_optimizer_step_rows_tests {
 
 using namespace rows_checks;
 
@@ -51,4 +51,4 @@ TEST_CASE("steps over rows: skipped steps, wrong arguments") {
     skips_and_refuses(device);
 }
 
-}  // namespace
+}  // namespace kernel_optimizer_step_rows_tests

@@ -6,7 +6,7 @@
 #include "kernel/optimizer_step/each_set.hpp"
 #include "kernel/optimizer_step/sgd_checks.hpp"
 
-namespace {
+namespace kernel_optimizer_step_sgd_tests {
 
 using namespace sgd_checks;
 using step_checks::on_each_set;
@@ -28,4 +28,4 @@ TEST_CASE("sgd: a skipped step changes nothing; arguments that do not fit togeth
     skips_and_refuses(device);
 }
 
-}  // namespace
+}  // namespace kernel_optimizer_step_sgd_tests

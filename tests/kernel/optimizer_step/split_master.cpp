@@ -6,7 +6,7 @@
 #include "kernel/optimizer_step/split_checks.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace kernel_optimizer_step_split_master_tests {
 
 namespace ht = halftone;
 using split_checks::rule;
@@ -26,4 +26,4 @@ TEST_CASE("split masters: one without its upper half is refused") {
     split_checks::refuses(device);
 }
 
-}  // namespace
+}  // namespace kernel_optimizer_step_split_master_tests

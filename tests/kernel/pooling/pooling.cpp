@@ -6,7 +6,7 @@
 #include "kernel/pooling/checks.hpp"
 #include "support/each_cpu.hpp"
 
-namespace {
+namespace kernel_pooling_tests {
 
 using namespace pooling_checks;
 
@@ -25,4 +25,4 @@ TEST_CASE("pooling: invalid windows and wrong shapes") {
     refuses(device);
 }
 
-}  // namespace
+}  // namespace kernel_pooling_tests

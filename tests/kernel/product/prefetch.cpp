@@ -7,7 +7,7 @@
 
 #include <halftone/kernel/matmul/cpu/unit/prefetch.hpp>
 
-namespace {
+namespace kernel_product_prefetch_tests {
 
 namespace ht = halftone;
 using ht::extent;
@@ -30,4 +30,4 @@ TEST_CASE("lookahead: prefetches as many lines as runs of bytes touch") {
     CHECK(ht::detail::strided_lines().count() == 0);
 }
 
-}  // namespace
+}  // namespace kernel_product_prefetch_tests

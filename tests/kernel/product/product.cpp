@@ -14,7 +14,7 @@
 #include "support/each_set.hpp"
 #include "support/random.hpp"
 
-namespace {
+namespace kernel_product_tests {
 
 namespace ht = halftone;
 using ht::bfloat16;
@@ -217,4 +217,4 @@ TEST_CASE("sums of random products stay within k u of their magnitudes") {
     SUBCASE("float16") { random_sums_within_bounds<float16>(); }
 }
 
-}  // namespace
+}  // namespace kernel_product_tests

@@ -17,7 +17,7 @@
 #include "support/each_set.hpp"
 #include "support/random.hpp"
 
-namespace {
+namespace kernel_product_split_tests {
 
 namespace ht = halftone;
 using ht::bfloat16;
@@ -374,4 +374,4 @@ TEST_CASE("split products: a row's sums have the same bits in every block") {
 
 #endif
 
-}  // namespace
+}  // namespace kernel_product_split_tests

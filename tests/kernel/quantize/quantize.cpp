@@ -6,7 +6,7 @@
 #include "kernel/quantize/checks.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace kernel_quantize_tests {
 
 using namespace quantize_checks;
 
@@ -38,4 +38,4 @@ TEST_CASE("quantize: the scale for an amax, also at compile time") {
     CHECK(ht::scale_for(1e-44f, 448, powers, 7) == 0x1p127f);  // not at compile time, since the quotient exceeds float's range
 }
 
-}  // namespace
+}  // namespace kernel_quantize_tests

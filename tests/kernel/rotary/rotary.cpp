@@ -6,7 +6,7 @@
 #include "kernel/rotary/checks.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace kernel_rotary_tests {
 
 using namespace rotary_checks;
 
@@ -66,4 +66,4 @@ TEST_CASE("rotary: Llama 3's frequencies") {
     CHECK(ht::detail::rotary_frequency({500, {}}, 2, 4) == doctest::Approx(1 / std::sqrt(500.0)).epsilon(1e-12));
 }
 
-}  // namespace
+}  // namespace kernel_rotary_tests

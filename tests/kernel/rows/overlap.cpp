@@ -10,7 +10,7 @@
 
 #include "kernel/overlap_checks.hpp"
 
-namespace {
+namespace kernel_rows_overlap_tests {
 
 namespace ht = halftone;
 using overlap_checks::refusal;
@@ -54,4 +54,4 @@ TEST_CASE("attention, cross-entropy: results that overlap themselves are refused
           "attention: o (1, 2, 2, 4) is written to and overlaps itself; its strides are (16, 8, 0, 1)");
 }
 
-}  // namespace
+}  // namespace kernel_rows_overlap_tests

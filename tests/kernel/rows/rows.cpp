@@ -11,7 +11,7 @@
 #include "support/guarded.hpp"
 #include "support/random.hpp"
 
-namespace {
+namespace kernel_rows_tests {
 
 namespace ht = halftone;
 using ht::extent;
@@ -86,4 +86,4 @@ TEST_CASE("add_partials: sums in the order of the pieces, into any element type"
     });
 }
 
-}  // namespace
+}  // namespace kernel_rows_tests

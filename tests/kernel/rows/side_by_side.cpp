@@ -15,7 +15,7 @@
 #include "support/guarded.hpp"
 #include "support/random.hpp"
 
-namespace {
+namespace kernel_rows_side_by_side_tests {
 
 namespace ht = halftone;
 using ht::bfloat16;
@@ -105,4 +105,4 @@ TEST_CASE("row groups: in place, for any number of rows") {
     });
 }
 
-}  // namespace
+}  // namespace kernel_rows_side_by_side_tests

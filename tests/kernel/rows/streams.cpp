@@ -18,7 +18,7 @@
 #include "support/each_set.hpp"
 #include "support/random.hpp"
 
-namespace {
+namespace kernel_rows_streams_tests {
 
 namespace ht = halftone;
 using ht::bfloat16;
@@ -89,8 +89,6 @@ struct large_array {
     }
 };
 
-}  // namespace
-
 TEST_CASE("rows: non-temporal stores give the bits of ordinary ones") {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 2, .instruction_set = set}};
@@ -101,3 +99,5 @@ TEST_CASE("rows: non-temporal stores give the bits of ordinary ones") {
         }
     });
 }
+
+}  // namespace kernel_rows_streams_tests

@@ -8,7 +8,7 @@
 #include "kernel/softmax/apart.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace kernel_softmax_apart_tests {
 
 namespace ht = halftone;
 
@@ -25,4 +25,4 @@ TEST_CASE("softmax, log_softmax: rows may have a stride") {
     softmax_checks::rows_apart<ht::kernel::softmax<ht::cpu>, double, double>(device, 37, 67);
 }
 
-}  // namespace
+}  // namespace kernel_softmax_apart_tests

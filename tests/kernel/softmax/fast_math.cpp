@@ -14,7 +14,7 @@
 
 #include "support/each_set.hpp"
 
-namespace {
+namespace kernel_softmax_fast_math_tests {
 
 namespace ht = halftone;
 
@@ -49,4 +49,4 @@ TEST_CASE_TEMPLATE("fast math: a NaN in a row is a NaN in its softmax and in its
     });
 }
 
-}  // namespace
+}  // namespace kernel_softmax_fast_math_tests

@@ -13,7 +13,7 @@
 #include "support/each_set.hpp"
 #include "support/gradient_check.hpp"
 
-namespace {
+namespace kernel_softmax_tests {
 
 using namespace softmax_checks;
 using softmax = ht::kernel::softmax<ht::cpu>;
@@ -152,4 +152,4 @@ TEST_CASE("softmax: wrong arguments, empty tensors") {
     softmax::forward<float, float>(device, {.x = {nullptr, {4, 0}}, .y = {nullptr, {4, 0}}});
 }
 
-}  // namespace
+}  // namespace kernel_softmax_tests

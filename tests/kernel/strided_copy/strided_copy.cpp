@@ -7,7 +7,7 @@
 
 #include "kernel/strided_copy/checks.hpp"
 
-namespace {
+namespace kernel_strided_copy_tests {
 
 namespace ht = halftone;
 using namespace strided_copy_checks;
@@ -43,4 +43,4 @@ TEST_CASE("views of other orders: PyTorch's rules for numbers from the end") {
     CHECK_THROWS_AS(ht::squeeze(v, axes<1>), ht::shape_error);
 }
 
-}  // namespace
+}  // namespace kernel_strided_copy_tests

@@ -10,7 +10,7 @@
 #include "kernel/sum/checks.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace kernel_sum_tests {
 
 using namespace sum_checks;
 using sum = ht::kernel::sum<ht::cpu>;
@@ -58,4 +58,4 @@ TEST_CASE("sum: empty tensors, NaNs, wrong arguments") {
     nothing_nan_and_wrong_arguments(device);
 }
 
-}  // namespace
+}  // namespace kernel_sum_tests

@@ -5,7 +5,7 @@
 
 #include "kernel/target_share/checks.hpp"
 
-namespace {
+namespace kernel_target_share_tests {
 
 using namespace target_share_checks;
 
@@ -15,4 +15,4 @@ TEST_CASE("target_share: counts and shares are the definition's, wrong arguments
     refuses(device);
 }
 
-}  // namespace
+}  // namespace kernel_target_share_tests

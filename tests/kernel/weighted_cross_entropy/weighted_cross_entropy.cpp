@@ -6,7 +6,7 @@
 #include "kernel/weighted_cross_entropy/checks.hpp"
 #include "support/each_cpu.hpp"
 
-namespace {
+namespace kernel_weighted_cross_entropy_tests {
 
 using namespace weighted_cross_entropy_checks;
 
@@ -27,4 +27,4 @@ TEST_CASE("weighted cross_entropy: the same bits at one and at two threads") {
     CHECK(a.dx.same_bits(b.dx));
 }
 
-}  // namespace
+}  // namespace kernel_weighted_cross_entropy_tests
