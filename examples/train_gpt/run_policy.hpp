@@ -148,7 +148,7 @@ run_result train_model(Device& device, Model& model, const options& o, const ht:
          .per_device_eval_batch_size = o.eval_batch != 0 ? o.eval_batch : std::max<ht::extent>(o.batch, 4096 / o.context),
          .gradient_accumulation_steps = o.accumulation,
          .max_steps = o.steps,
-         .optim = o.optimizer == "adamw" ? ht::optimizer_name::adamw : ht::optimizer_name::adamw_8bit,
+         .optim = o.optimizer,
          .learning_rate = o.learning_rate,
          .weight_decay = 0.1,
          .adam_beta2 = 0.95,

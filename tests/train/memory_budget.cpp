@@ -182,8 +182,8 @@ TEST_CASE("budget: of all measures no way that fits has fewer operations than th
     ht::language_data data{ht::token_view{corpus}, small::options};
     const auto arguments = arguments_of(12, 1);
     const std::vector<ht::parameter_group> groups;
-    const ht::detail::planned_run<ht::cpu, gpt, ht::plain_tape, ht::language_data> run{
-        device, model, arguments, ht::optimizer_name::adamw, groups, data};
+    const auto asked = ht::detail::asked_by(arguments);
+    const ht::detail::planned_run<ht::cpu, gpt, ht::plain_tape, ht::language_data> run{device, model, arguments, asked, groups, data};
     const ht::detail::budget_question q = run.question();
     CHECK((q.rows == 12 && q.accumulation == 1 && q.length == small::config.context && q.work.blocks == 5 && q.has_logits));
     std::vector<ht::memory_choice> all;
@@ -262,7 +262,7 @@ TEST_CASE("budget: moments in 8 bits where they are allowed, and only where Adam
     CHECK(scarce.peak_bytes == scarce.choice.peak_bytes);
     CHECK(scarce.peak_bytes < plain.peak_bytes - 5 * 4 * 2 * 4096);  // two matrices of 4,096 elements in each block
     auto in_8_bits = arguments_of(8, 0);
-    in_8_bits.optim = ht::optimizer_name::adamw_8bit;
+    in_8_bits.optim = "adamw_8bit";
     CHECK(scarce.masters == run_of(4, in_8_bits).masters);
 }
 

@@ -84,7 +84,7 @@ TEST_CASE("schedules read lr_scheduler_kwargs, whose fields have ranges") {
                              .warmup_steps = 10};
     a.lr_scheduler_kwargs = {.lr_end = 5e-4, .power = 2};
     CHECK_NOTHROW(ht::check_arguments(a));
-    ht::schedule_options s = ht::detail::schedule_of(a);
+    ht::schedule_options s = ht::detail::schedule_of(a, a.learning_rate);
     CHECK(ht::rate_multiplier(s, 55) == doctest::Approx(0.25 + 0.75 * 0.25).epsilon(1e-15));
     CHECK(ht::rate_multiplier(s, 100) == 0.25);
     a.lr_scheduler_kwargs.lr_end = 3e-3;
@@ -105,7 +105,7 @@ TEST_CASE("schedules read lr_scheduler_kwargs, whose fields have ranges") {
                          ht::argument_error);
     a.lr_scheduler_kwargs = {.num_decay_steps = 20, .decay_type = ht::rate_curve::linear, .min_lr_ratio = 0.5};
     CHECK_NOTHROW(ht::check_arguments(a));
-    s = ht::detail::schedule_of(a);
+    s = ht::detail::schedule_of(a, a.learning_rate);
     CHECK(ht::rate_multiplier(s, 0) == 0.5);
     CHECK(ht::rate_multiplier(s, 80) == 1);
     CHECK(ht::rate_multiplier(s, 90) == 0.75);

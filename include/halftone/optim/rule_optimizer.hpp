@@ -9,6 +9,7 @@
 
 #include <halftone/kernel/optimizer_step/optimizer_step.hpp>
 #include <halftone/optim/optimizer.hpp>
+#include <halftone/optim/optimizer_options.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

@@ -21,12 +21,13 @@
 #include <halftone/optim/groups.hpp>
 #include <halftone/train/callback.hpp>
 #include <halftone/train/memory_budget.hpp>
+#include <halftone/train/trainer_optimizer.hpp>
 #include <halftone/train/training_data.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-template <class Device, class Model, class Kind>
+template <class Device, class Model, class Kind, optimizer_options Options>
 class trainer;
 
 namespace detail {
@@ -59,15 +60,18 @@ void set_checkpointing(Model& model, int every) {
 
 /// The arguments with which a trainer is made: where its budget may choose moments in 8 bits, it begins with these, which
 /// take less memory than what may replace them.
-inline training_arguments begun_within_budget(training_arguments a) {
-    if (a.memory_budget != 0 && a.memory_budget_measures.eight_bit_moments) a.optim = optimizer_name::adamw_8bit;
+template <optimizer_options Options>
+training_arguments begun_within_budget(training_arguments a, const asked_optimizer<Options>& asked) {
+    a.optim = asked.name;
+    if (a.memory_budget != 0 && a.memory_budget_measures.eight_bit_moments && asked.has_eight_bits())
+        a.optim = asked.eight_bit_name();
     return a;
 }
 
 /// Makes a model and the arguments of its trainer do what was chosen; no blocks to compute again: those of the model itself.
-template <class Model>
-void follow(const memory_choice& way, optimizer_name asked, Model& model, training_arguments& arguments) {
-    arguments.optim = way.eight_bit_moments ? optimizer_name::adamw_8bit : asked;
+template <optimizer_options Options, class Model>
+void follow(const memory_choice& way, const asked_optimizer<Options>& asked, Model& model, training_arguments& arguments) {
+    arguments.optim = way.eight_bit_moments ? asked.eight_bit_name() : asked.name;
     arguments.per_device_train_batch_size = way.micro_batch;
     arguments.gradient_accumulation_steps = way.accumulation;
     if constexpr (made_of_blocks<Model>) {
@@ -98,12 +102,12 @@ inline std::string layers_text(const std::vector<planned_parameter>& layers) {
 }
 
 /// A trainer's run, as far as its memory is concerned. Refers to its arguments.
-template <class Device, class Model, class Kind, class Data>
+template <class Device, class Model, class Kind, class Data, optimizer_options Options = adamw_options>
 struct planned_run {
     Device& device;
     Model& model;
     const training_arguments& arguments;
-    optimizer_name asked;  ///< arguments.optim is what the trainer has now
+    const asked_optimizer<Options>& asked;  ///< arguments.optim is what the trainer has now
     const std::vector<parameter_group>& groups;
     Data& data;
 
@@ -113,7 +117,7 @@ struct planned_run {
     budget_question question() const {
         const extent rows = arguments.per_device_train_batch_size, all = rows * arguments.gradient_accumulation_steps;
         budget_question q{rows,  arguments.gradient_accumulation_steps,        1, {},
-                          false, asked == optimizer_name::adamw, arguments.memory_budget_measures};
+                          false, asked.has_wide_moments(), arguments.memory_budget_measures};
         q.length = std::max<extent>(1, data.sample(0, all).size() / all);
         if constexpr (made_of_blocks<Model>) q.work = model.work(q.length);
         if constexpr (has_logits_to_keep<Model>) q.has_logits = true;
@@ -150,6 +154,9 @@ struct planned_run {
         }
     };
 
+    /// What is asked for by these arguments, whose `optim` is a form of the optimizer.
+    asked_optimizer<Options> of_asked(const training_arguments& few) const { return {asked.options, few.optim}; }
+
     /// Runs on the twin; with `own`, makes the model and the trainer alone, and tells their bytes.
     template <class Twin>
     void run_on(Twin& twin, const memory_choice& way, std::size_t* own) const {
@@ -167,7 +174,7 @@ struct planned_run {
         few.load_best_model_at_end = false;
         few.resume_from_checkpoint.clear();
         few.numerics_steps = few.numerics_steps == 0 || few.numerics_steps > few.max_steps ? 0 : 1;
-        trainer<Twin, Model, Kind> run(twin, again, few, Kind{}, groups);
+        trainer<Twin, Model, Kind, Options> run(twin, again, few, of_asked(few), Kind{}, groups);
         if (own != nullptr) {
             const memory_usage& usage = twin.memory().usage();
             *own = usage.live() - usage.live(memory_kind::workspace);
@@ -179,7 +186,7 @@ struct planned_run {
         const bool goes_on = few.eval_steps != 0 && few.eval_steps < few.max_steps;
         if (goes_on) callback.last = std::min<std::int64_t>(2, few.max_steps - 1);
         run.add_callback(callback);
-        constexpr typename trainer<Twin, Model, Kind>::no_evaluation nothing{};
+        constexpr typename trainer<Twin, Model, Kind, Options>::no_evaluation nothing{};
         run.train_steps(data, nothing);
         if constexpr (evaluation_data<Data>) {
             if (few.eval_steps == 0 || few.eval_steps > few.max_steps) return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Longer than 600 lines because a trainer is one class: its steps, evaluations, figures and refusals share its state.
 /// \file
-/// The training loop: micro-batches, a loss scale if the policy needs one, clipping, AdamW (or ht::adamw_8bit) with its schedule,
+/// The training loop: micro-batches, a loss scale if the policy needs one, clipping, an optimizer with its schedule,
 /// evaluation, and the figures of all of these.
 ///
 ///     ht::language_data data{ht::token_view{corpus}, {.context = 128}};
@@ -9,6 +9,10 @@
 ///     ht::trainer trainer{device, model, {.per_device_train_batch_size = 16, .max_steps = 1000, .learning_rate = 1e-3}};
 ///     const ht::training_result result = trainer.train(data);
 ///     std::cout << trainer.evaluate(data).loss << " nats a token\n";
+///
+/// The optimizer is AdamW as the arguments describe it, or any other one, whose options are given and name it:
+///
+///     ht::trainer trainer{device, model, {.max_steps = 1000}, ht::lion_options{.lr = 1e-4, .weight_decay = 1.0}};
 ///
 /// A step's gradient and loss are those of its whole batch, however its targets are distributed over micro-batches
 /// (train/training_data.hpp).
@@ -30,11 +34,11 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <concepts>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include <halftone/observe/memory/history.hpp>
@@ -61,10 +65,10 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// `Kind`: the kind of its tape.
-template <class Device, class Model, class Kind = plain_tape>
+/// `Kind`: the kind of its tape; `Options`: those of its optimizer, which name it (optim/optimizer_options.hpp).
+template <class Device, class Model, class Kind = plain_tape, optimizer_options Options = adamw_options>
 class trainer {
-    template <class, class, class, class>
+    template <class, class, class, class, optimizer_options>
     friend struct detail::planned_run;
     static constexpr bool watches = std::is_same_v<Kind, watched_tape>;
 
@@ -72,18 +76,35 @@ class trainer {
     /// Allocates gradients and moments. `groups` are appended to those that exempt biases and gains from weight decay.
     /// Model and device must outlive it. Throws argument_error for arguments out of range, and out_of_memory.
     trainer(Device& device, Model& model, const training_arguments& arguments, std::vector<parameter_group> groups = {})
+        requires std::same_as<Options, adamw_options>
         : trainer(device, model, arguments, Kind{}, std::move(groups)) {}
     /// The same with another kind of tape: ht::watched, which is needed by arguments that examine values.
-    trainer(Device& device, Model& model, const training_arguments& arguments, Kind,
-            std::vector<parameter_group> groups = {}) try
-        : arguments_((check_arguments(arguments), detail::check_watching(arguments, watches), detail::begun_within_budget(arguments))),
+    trainer(Device& device, Model& model, const training_arguments& arguments, Kind, std::vector<parameter_group> groups = {})
+        requires std::same_as<Options, adamw_options>
+        : trainer(device, model, arguments, detail::asked_by(arguments), Kind{}, std::move(groups)) {}
+    /// With the optimizer whose options these are, rate and decay among them: throws argument_error for arguments that describe
+    /// an AdamW, too.
+    template <std::same_as<Options> Given>
+    trainer(Device& device, Model& model, const training_arguments& arguments, const Given& options,
+            std::vector<parameter_group> groups = {})
+        : trainer(device, model, arguments, options, Kind{}, std::move(groups)) {}
+    template <std::same_as<Options> Given>
+    trainer(Device& device, Model& model, const training_arguments& arguments, const Given& options, Kind,
+            std::vector<parameter_group> groups = {})
+        : trainer(device, model, arguments, detail::asked_beside(options, arguments), Kind{}, std::move(groups)) {}
+    trainer(const trainer&) = delete;
+    trainer& operator=(const trainer&) = delete;
+
+  private:
+    trainer(Device& device, Model& model, const training_arguments& arguments, const detail::asked_optimizer<Options>& asked, Kind,
+            std::vector<parameter_group> groups) try
+        : arguments_((check_arguments(arguments, asked.options.lr), detail::check_watching(arguments, watches), detail::begun_within_budget(arguments, asked))),
           device_(&device),
           model_(&model),
-          asked_optimizer_(arguments.optim),
+          asked_(asked),
           groups_(groups),
           history_(detail::memory_history_in(device, arguments.memory_history)),
-          optimizer_(detail::make_optimizer(device, model, arguments_,
-                                            detail::with_undecayed(model.parameters(), std::move(groups)))),
+          optimizer_(device, model, asked, arguments_.optim, detail::with_undecayed(model.parameters(), std::move(groups))),
           accumulator_(model),
           scaler_(device, {.init_scale = arguments.initial_loss_scale,
                            .growth_interval = arguments.loss_scale_growth_interval,
@@ -98,7 +119,7 @@ class trainer {
           step_seconds_(1024) {
         tape_.seed(arguments.seed);
         listen(nullptr);
-        optimizer().set_schedule(detail::schedule_of(arguments));
+        optimizer().set_schedule(detail::schedule_of(arguments, asked.options.lr));
         if (arguments.outlier_factor > 0) {
             guard_.emplace(device, outlier_options{.factor = arguments.outlier_factor,
                                                    .window = arguments.outlier_window,
@@ -114,9 +135,8 @@ class trainer {
         fail<out_of_memory>(e.what(), "; asked for by the trainer, for gradients and moments; the largest layers of the model: ",
                             model.parameters().largest_layers());
     }
-    trainer(const trainer&) = delete;
-    trainer& operator=(const trainer&) = delete;
 
+  public:
     /// Called by ht::join (train/ranks.hpp): `make(device, accumulator, arguments)` gives the ranks.
     template <class Make>
     void join(const Make& make) {
@@ -173,12 +193,11 @@ class trainer {
     template <training_data Data>
     const memory_choice& fit_to_budget(Data& data) {
         choice_ = detail::choose_measures(planned(data));
-        const optimizer_name before = arguments_.optim;
-        detail::follow(*choice_, asked_optimizer_, *model_, arguments_);
+        const std::string before = arguments_.optim;
+        detail::follow(*choice_, asked_, *model_, arguments_);
         if (arguments_.optim != before) {
-            detail::remake_optimizer(optimizer_, *device_, *model_, arguments_,
-                                     detail::with_undecayed(model_->parameters(), groups_));
-            optimizer().set_schedule(detail::schedule_of(arguments_));
+            optimizer_.remake(*device_, *model_, asked_, arguments_.optim, detail::with_undecayed(model_->parameters(), groups_));
+            optimizer().set_schedule(detail::schedule_of(arguments_, asked_.options.lr));
         }
         captured_.renew("a memory budget has been applied");
         return *choice_;
@@ -243,7 +262,7 @@ class trainer {
     template <class F>
     void visit_checkpoint_parts(const F& f) {
         f("model", *model_);
-        std::visit([&](auto& o) { f("optimizer", o); }, optimizer_);
+        optimizer_.visit([&](auto& o) { f("optimizer", o); });
         f("scaler", scaler_), f("random", draws_);
         if (guard_) f("outlier_guard", *guard_);
         f("trainer", saved_progress_);
@@ -263,12 +282,19 @@ class trainer {
             if (rank() == 0 || callback->is_of_all_ranks()) f(*callback);
         }
     }
-    /// The optimizer's rate, counts and moments, whichever arguments().optim names. Its steps are the trainer's.
-    detail::optimizer<Device, Model, 2>& optimizer() {
-        return std::visit([](auto& o) -> detail::optimizer<Device, Model, 2>& { return o; }, optimizer_);
+    /// The optimizer's name, rate, counts and moments, whichever it is. Its steps are the trainer's.
+    detail::optimizer<Device, Model>& optimizer() { return optimizer_.base(); }
+    /// Calls f with the optimizer as what it is, such as an ht::lion: for average_parameters(), say, or options().
+    template <class F>
+    decltype(auto) visit_optimizer(const F& f) {
+        return optimizer_.visit(f);
     }
-    /// The optimizer if arguments().optim is adamw_8bit, with its codes; else nullptr.
-    adamw_8bit<Device, Model>* optimizer_8bit() { return std::get_if<adamw_8bit<Device, Model>>(&optimizer_); }
+    /// The optimizer if arguments().optim is its form with moments in 8 bits, with its codes; else nullptr.
+    auto* optimizer_8bit()
+        requires detail::has_eight_bit_form<Options>
+    {
+        return optimizer_.eight_bit();
+    }
     grad_scaler<Device>& scaler() { return scaler_; }
     /// The captured step: how steps were captured, and why.
     const auto& captured() const { return captured_; }
@@ -412,8 +438,8 @@ class trainer {
         return {loss, rank_count()};
     }
     template <class Data>
-    detail::planned_run<Device, Model, Kind, Data> planned(Data& data) {
-        return {*device_, *model_, arguments_, asked_optimizer_, groups_, data};
+    detail::planned_run<Device, Model, Kind, Data, Options> planned(Data& data) {
+        return {*device_, *model_, arguments_, asked_, groups_, data};
     }
     /// Runs one step; where memory runs out, with smaller micro-batches if the arguments say so, as if the run had had
     /// them in this step from its beginning.
@@ -576,10 +602,11 @@ class trainer {
             const range here(listener_, "clip_grad_norm", pass::update);
             norm_ = clip_grad_norm(gradients, static_cast<float>(arguments_.max_grad_norm));
         }
-        part_ = arguments_.optim == optimizer_name::adamw ? "adamw (update)" : "adamw_8bit (update)";
-        const range here(listener_, name(arguments_.optim), pass::update);
-        if (listener_ != nullptr && listener_->wants_work()) listener_->work(detail::update_work(device_->memory().usage(), model_->parameters()));
-        [[maybe_unused]] const auto outcome = std::visit([&](auto& o) { return o.step(gradients); }, optimizer_);
+        part_ = optimizer_.part();
+        const range here(listener_, optimizer().name(), pass::update);
+        if (listener_ != nullptr && listener_->wants_work())
+            listener_->work(optimizer_.work(device_->memory().usage(), model_->parameters()));
+        [[maybe_unused]] const auto outcome = optimizer_.visit([&](auto& o) { return o.step(gradients); });
         if constexpr (watches) {
             if (finder_) finder_->end_step(outcome);
         }
@@ -649,13 +676,13 @@ class trainer {
     training_arguments arguments_;
     Device* device_;
     Model* model_;
-    optimizer_name asked_optimizer_;
+    detail::asked_optimizer<Options> asked_;
     std::vector<parameter_group> groups_;
     std::unique_ptr<memory_history> history_;
     std::optional<memory_choice> choice_;
     const char* part_ = nullptr;  ///< of a step, for messages, where it is not in an operation of the tape
     bool is_evaluating_ = false;
-    detail::trainer_optimizers<Device, Model> optimizer_;
+    detail::chosen_optimizer<Device, Model, Options> optimizer_;
     accumulator<through_scaler, types<Model>> accumulator_;
     grad_scaler<Device> scaler_;
     std::optional<outlier_guard<Device>> guard_;
@@ -698,6 +725,17 @@ trainer(Device&, Model&, const training_arguments&, watched_tape) -> trainer<Dev
 template <class Device, class Model>
 trainer(Device&, Model&, const training_arguments&, watched_tape, std::vector<parameter_group>)
     -> trainer<Device, Model, watched_tape>;
+template <class Device, class Model, optimizer_options Options>
+trainer(Device&, Model&, const training_arguments&, const Options&) -> trainer<Device, Model, plain_tape, Options>;
+template <class Device, class Model, optimizer_options Options>
+trainer(Device&, Model&, const training_arguments&, const Options&, std::vector<parameter_group>)
+    -> trainer<Device, Model, plain_tape, Options>;
+template <class Device, class Model, optimizer_options Options>
+trainer(Device&, Model&, const training_arguments&, const Options&, watched_tape)
+    -> trainer<Device, Model, watched_tape, Options>;
+template <class Device, class Model, optimizer_options Options>
+trainer(Device&, Model&, const training_arguments&, const Options&, watched_tape, std::vector<parameter_group>)
+    -> trainer<Device, Model, watched_tape, Options>;
 
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

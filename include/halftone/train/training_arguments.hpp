@@ -41,20 +41,12 @@ enum class save_strategy {
     best,   ///< after evaluations that are better than all before
 };
 
-/// The trainer's optimizer, by its name in halftone.
-enum class optimizer_name {
-    adamw,
-    adamw_8bit,  ///< AdamW with moments in 8 bits (optim/adamw_8bit.hpp)
-};
-/// "adamw" or "adamw_8bit".
-constexpr const char* name(optimizer_name o) { return o == optimizer_name::adamw ? "adamw" : "adamw_8bit"; }
-
 /// What a trainer may do to stay within its memory_budget (train/memory_budget.hpp).
 struct memory_measures {
     bool micro_batches = true;  ///< smaller ones, and more of them: sums of gradients are rounded in another order
     bool recomputation = true;  ///< the first blocks are computed again in the backward pass, as many as needed
     bool logits = true;         ///< logits are computed again in the backward pass
-    bool eight_bit_moments = false;  ///< optim becomes adamw_8bit
+    bool eight_bit_moments = false;  ///< optim becomes adamw_8bit, or the form in 8 bits of another optimizer that has one
 };
 
 /// Further arguments of some schedules, under the names of Hugging Face's lr_scheduler_kwargs.
@@ -76,8 +68,8 @@ struct training_arguments {
                             ///< 0: as the model has it
     std::int64_t max_steps = 0;                    ///< steps of the run, skipped ones included
 
-    optimizer_name optim = optimizer_name::adamw;  ///< with adamw_8bit parameters of fewer than 4096 elements keep moments
-                                                   ///< in the `state` type
+    std::string optim{};                           ///< the optimizer's name: adamw or adamw_8bit, or those of another one that
+                                                   ///< the trainer is given; empty: the one with moments in the `state` type
     double learning_rate = 5e-5;
     double weight_decay = 0;                       ///< of all parameters except biases and gains of norms
     double adam_beta1 = 0.9;
@@ -131,7 +123,7 @@ struct training_arguments {
 
 namespace detail {
 
-inline void check_schedule(const training_arguments& a) {
+inline void check_schedule(const training_arguments& a, double learning_rate) {
     const lr_scheduler_arguments& k = a.lr_scheduler_kwargs;
     if (a.lr_scheduler_type != schedule::polynomial && a.lr_scheduler_type != schedule::warmup_stable_decay) return;
     if (a.final_lr_ratio != 0) {
@@ -140,9 +132,9 @@ inline void check_schedule(const training_arguments& a) {
                              "lr_scheduler_kwargs.min_lr_ratio");
     }
     if (a.lr_scheduler_type == schedule::polynomial) {
-        if (!(k.lr_end >= 0 && k.lr_end <= a.learning_rate))
+        if (!(k.lr_end >= 0 && k.lr_end <= learning_rate))
             fail<argument_error>("training_arguments: lr_scheduler_kwargs.lr_end is ", k.lr_end,
-                                 "; expected 0 to learning_rate, ", a.learning_rate);
+                                 "; expected 0 to learning_rate, ", learning_rate);
         if (!(k.power > 0 && is_finite(k.power)))
             fail<argument_error>("training_arguments: lr_scheduler_kwargs.power is ", k.power, "; expected more than 0");
         return;
@@ -178,11 +170,11 @@ inline void check_saving(const training_arguments& a) {
     }
 }
 
-/// The schedule of the run's optimizer.
-inline schedule_options schedule_of(const training_arguments& a) {
+/// The schedule of the run's optimizer, which has this rate.
+inline schedule_options schedule_of(const training_arguments& a, double learning_rate) {
     const lr_scheduler_arguments& k = a.lr_scheduler_kwargs;
     double final_ratio = a.final_lr_ratio;
-    if (a.lr_scheduler_type == schedule::polynomial) final_ratio = a.learning_rate > 0 ? k.lr_end / a.learning_rate : 0;
+    if (a.lr_scheduler_type == schedule::polynomial) final_ratio = learning_rate > 0 ? k.lr_end / learning_rate : 0;
     if (a.lr_scheduler_type == schedule::warmup_stable_decay) final_ratio = k.min_lr_ratio;
     return {.shape = a.lr_scheduler_type, .total_steps = a.max_steps, .warmup_steps = a.warmup_steps,
             .warmup_ratio = a.warmup_ratio, .final_ratio = final_ratio, .power = k.power,
@@ -198,8 +190,8 @@ inline void check_watching(const training_arguments& a, bool watches) {
 
 }  // namespace detail
 
-/// Throws argument_error, naming the first field outside its range.
-inline void check_arguments(const training_arguments& a) {
+/// Throws argument_error, naming the first field outside its range, for an optimizer of this rate.
+inline void check_arguments(const training_arguments& a, double optimizer_rate) {
     const auto at_least = [](const char* field, std::int64_t value, std::int64_t least) {
         if (value < least)
             fail<argument_error>("training_arguments: ", field, " is ", value, "; expected ", least, " or more");
@@ -216,9 +208,6 @@ inline void check_arguments(const training_arguments& a) {
         if (!(value >= 0 && value < 1))
             fail<argument_error>("training_arguments: ", field, " is ", value, "; expected 0 or more and less than 1");
     };
-    if (a.optim != optimizer_name::adamw && a.optim != optimizer_name::adamw_8bit)
-        fail<argument_error>("training_arguments: optim is number ", static_cast<int>(a.optim),
-                             "; expected optimizer_name::adamw or adamw_8bit");
     at_least("per_device_train_batch_size", a.per_device_train_batch_size, 1);
     at_least("per_device_eval_batch_size", a.per_device_eval_batch_size, 1);
     at_least("gradient_accumulation_steps", a.gradient_accumulation_steps, 1);
@@ -241,7 +230,7 @@ inline void check_arguments(const training_arguments& a) {
     if (!(a.final_lr_ratio >= 0 && a.final_lr_ratio <= 1)) {
         fail<argument_error>("training_arguments: final_lr_ratio is ", a.final_lr_ratio, "; expected 0 to 1");
     }
-    detail::check_schedule(a);
+    detail::check_schedule(a, optimizer_rate);
     at_least("logging_steps", a.logging_steps, 1);
     at_least("eval_steps", a.eval_steps, 0);
     at_least("numerics_steps", a.numerics_steps, 0);
@@ -263,6 +252,8 @@ inline void check_arguments(const training_arguments& a) {
                              "; expected 0 <= min_loss_scale <= initial_loss_scale <= max_loss_scale, all finite");
     }
 }
+/// The same for the optimizer that the arguments describe.
+inline void check_arguments(const training_arguments& a) { check_arguments(a, a.learning_rate); }
 
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
