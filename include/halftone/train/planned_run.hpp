@@ -190,7 +190,7 @@ struct planned_run {
         run.train_steps(data, nothing);
         if constexpr (evaluation_data<Data>) {
             if (few.eval_steps == 0 || few.eval_steps > few.max_steps) return;
-            run.evaluate_first(data, 2 * few.per_device_eval_batch_size);
+            run.evaluation_.of_windows(data, 2 * few.per_device_eval_batch_size);
             run.stop_.store(false);
             if (goes_on) run.train_steps(data, nothing);
         }
