@@ -97,7 +97,7 @@ TEST_CASE_TEMPLATE("trainer of any optimizer: its form with moments in 8 bits, b
     a.optim = std::string(Options::name) + "_8bit";
     const auto peak_of = [&](const ht::training_arguments& arguments, std::vector<std::byte>& bytes, std::size_t& live) {
         ht::cpu own{{.threads = 1}};
-        any::run<Options> r{own, arguments};
+        any::run<Options> r{own, arguments, {}, 1024};  // more than the tables of the codes take
         r.trainer.train(r.data);
         bytes = support::bytes_of(r.model.parameters());
         live = own.memory().usage().live(ht::memory_kind::moment);

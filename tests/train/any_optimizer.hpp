@@ -77,27 +77,32 @@ class rows_data {
     std::vector<float> wanted_;
 };
 
-/// A perceptron with a norm; its first matrix has 12,288 elements; from 4,096 on there are moments in 8 bits.
+/// A perceptron with a norm; its first matrix has 64 elements for each of `width`, and from 4,096 on there are moments in 8 bits.
 template <class P>
 struct net : ht::nn::model {
     using policy = P;
-    struct config_type {};
+    struct config_type {
+        ht::extent width = 64;
+    };
     ht::nn::linear<ht::at<P, "up">> up;
     ht::nn::layer_norm<ht::at<P, "norm">> norm;
     ht::nn::linear<ht::at<P, "down">> down;
 
     template <class Device>
-    explicit net(Device& device, config_type = {})
-        : ht::nn::model(device), up(parameters(), 64, 192), norm(parameters(), 192), down(parameters(), 192, 3) {
+    explicit net(Device& device, const config_type& c = {})
+        : ht::nn::model(device), up(parameters(), 64, c.width), norm(parameters(), c.width), down(parameters(), c.width, 3), config_(c) {
         commit(*this, 3);
     }
-    config_type config() const { return {}; }
+    const config_type& config() const { return config_; }
     template <class Context>
     ht::variable<float, 0> loss(Context&& ctx, const rows& b) const {
         const auto x = ht::dropout(ctx, ctx.root().to_device(b.inputs), {.p = 0.25f});
         return ht::mean_squared_error(ctx, down(ctx, norm(ctx, up(ctx, x))), b.wanted);
     }
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.up, self.norm, self.down); }
+
+  private:
+    config_type config_;
 };
 
 // Moments in bfloat16, which are rounded with random numbers.
@@ -114,12 +119,13 @@ template <class Options, class Device = ht::cpu>
 struct run {
     using model_type = net<policy>;
     Device& device;
-    model_type model{device};
+    model_type model;
     rows_data data;
     ht::trainer<Device, model_type, ht::plain_tape, Options> trainer;
 
-    explicit run(Device& d, const ht::training_arguments& a = arguments, const std::vector<ht::parameter_group>& groups = {})
-        : device(d), trainer(device, model, a, options<Options>(), groups) {}
+    explicit run(Device& d, const ht::training_arguments& a = arguments, const std::vector<ht::parameter_group>& groups = {},
+                 ht::extent width = 64)
+        : device(d), model(device, {width}), trainer(device, model, a, options<Options>(), groups) {}
 
     /// Parameters, and all of the optimizer that a step changes, read from the device's memory.
     std::vector<std::byte> bytes() {
