@@ -111,12 +111,12 @@ TEST_CASE_TEMPLATE("trainer of any optimizer: its form with moments in 8 bits, b
     CHECK(narrow_moments < wide_moments);
     CHECK(narrow != wide);
     ht::training_arguments budget = any::arguments;
-    budget.memory_budget = peak - 1;
-    budget.memory_budget_measures = {.micro_batches = false, .recomputation = false, .logits = false, .eight_bit_moments = true};
+    budget.memory.budget = peak - 1;
+    budget.memory.measures = {.micro_batches = false, .recomputation = false, .logits = false, .eight_bit_moments = true};
     CHECK(peak_of(budget, chosen, chosen_moments) < peak);
     CHECK(chosen == narrow);
     CHECK(chosen_moments == narrow_moments);
-    budget.memory_budget = peak;
+    budget.memory.budget = peak;
     peak_of(budget, chosen, chosen_moments);
     CHECK(chosen == wide);
     CHECK(chosen_moments == wide_moments);
@@ -146,6 +146,9 @@ TEST_CASE("trainer of any optimizer: what contradicts its options, or names anot
     CHECK(message({.max_steps = 1, .adam_beta1 = 0.5}, ht::lion_options{}) == "training_arguments: adam_beta1 is 0.5" + beside);
     CHECK(message({.max_steps = 1, .adam_beta2 = 0.5}, ht::lion_options{}) == "training_arguments: adam_beta2 is 0.5" + beside);
     CHECK(message({.max_steps = 1, .adam_epsilon = 0.5}, ht::lion_options{}) == "training_arguments: adam_epsilon is 0.5" + beside);
+    CHECK(message({.gradient_checkpointing = true, .max_steps = 1}) ==
+          "training_arguments: gradient_checkpointing for a model that has no checkpoint_every(n); call ht::checkpoint in the model "
+          "itself");
     CHECK(message({.max_steps = 1}, ht::lion_options{.lr = -1}) == "lion: lr is -1; expected 0 or more");
     // The end of a schedule is compared with the rate of the optimizer's options.
     const ht::lr_scheduler_arguments end{.lr_end = 1e-3};

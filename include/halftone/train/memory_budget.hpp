@@ -3,7 +3,7 @@
 /// A memory budget of a trainer: of the measures that the user allows, the cheapest combination whose plan fits.
 ///
 ///     ht::trainer trainer{device, model, {.per_device_train_batch_size = 16, .max_steps = 1000,
-///                                         .memory_budget = std::size_t{200} << 20}};
+///                                         .memory = {.budget = std::size_t{200} << 20}}};
 ///     trainer.train(data);                                       // the peak of device.memory().usage() is within it
 ///     std::cout << trainer.budget()->text << '\n';
 ///

@@ -49,12 +49,12 @@ concept has_logits_to_keep = requires(Model& model) { model.store_logits(keep_lo
 
 /// Makes a model recompute every n-th block. Throws argument_error for a model that cannot.
 template <class Model>
-void set_checkpointing(Model& model, int every) {
+void set_checkpointing(Model& model, [[maybe_unused]] int every) {
     if constexpr (requires { model.checkpoint_every(every); }) {
         model.checkpoint_every(every);
     } else {
-        fail<argument_error>("training_arguments: checkpointing is ", every,
-                             " for a model that has no checkpoint_every(n); call ht::checkpoint in the model itself");
+        fail<argument_error>("training_arguments: gradient_checkpointing for a model that has no checkpoint_every(n); call "
+                             "ht::checkpoint in the model itself");
     }
 }
 
@@ -63,7 +63,7 @@ void set_checkpointing(Model& model, int every) {
 template <optimizer_options Options>
 training_arguments begun_within_budget(training_arguments a, const asked_optimizer<Options>& asked) {
     a.optim = asked.name;
-    if (a.memory_budget != 0 && a.memory_budget_measures.eight_bit_moments && asked.has_eight_bits())
+    if (a.memory.budget != 0 && a.memory.measures.eight_bit_moments && asked.has_eight_bits())
         a.optim = asked.eight_bit_name();
     return a;
 }
@@ -77,7 +77,7 @@ void follow(const memory_choice& way, const asked_optimizer<Options>& asked, Mod
     if constexpr (made_of_blocks<Model>) {
         if (way.recomputed_blocks != 0) {
             model.checkpoint_where([&way](int block) { return block < way.recomputed_blocks; });
-            arguments.checkpointing = 0;
+            arguments.gradient_checkpointing = false, arguments.memory.checkpoint_every = 1;
         }
     }
     if constexpr (has_logits_to_keep<Model>) {
@@ -117,7 +117,7 @@ struct planned_run {
     budget_question question() const {
         const extent rows = arguments.per_device_train_batch_size, all = rows * arguments.gradient_accumulation_steps;
         budget_question q{rows,  arguments.gradient_accumulation_steps,        1, {},
-                          false, asked.has_wide_moments(), arguments.memory_budget_measures};
+                          false, asked.has_wide_moments(), arguments.memory.measures};
         q.length = std::max<extent>(1, data.sample(0, all).size() / all);
         if constexpr (made_of_blocks<Model>) q.work = model.work(q.length);
         if constexpr (has_logits_to_keep<Model>) q.has_logits = true;
@@ -167,13 +167,14 @@ struct planned_run {
         freeze_as(model.parameters(), again.parameters());
         training_arguments few = arguments;
         if (own == nullptr) follow(way, asked, again, few);
-        few.memory_budget = 0;
+        few.memory.budget = 0;
         few.auto_find_batch_size = false;
-        few.memory_history.clear();
+        few.memory.history.clear();
         few.save_steps = 0, few.save_strategy = save_strategy::steps;
         few.load_best_model_at_end = false;
         few.resume_from_checkpoint.clear();
-        few.numerics_steps = few.numerics_steps == 0 || few.numerics_steps > few.max_steps ? 0 : 1;
+        std::int64_t& looks = few.diagnosis.numerics_steps;
+        looks = looks == 0 || looks > few.max_steps ? 0 : 1;
         trainer<Twin, Model, Kind, Options> run(twin, again, few, of_asked(few), Kind{}, groups);
         if (own != nullptr) {
             const memory_usage& usage = twin.memory().usage();
@@ -201,7 +202,7 @@ struct planned_run {
 template <class Run>
 memory_choice choose_of_plannable(const Run& run) {
     const budget_question q = run.question();
-    const std::size_t budget = run.arguments.memory_budget;
+    const std::size_t budget = run.arguments.memory.budget;
     const std::ptrdiff_t foreign = run.foreign_bytes();
     const auto peak_of = [&](const memory_choice& way) {
         return static_cast<std::size_t>(static_cast<std::ptrdiff_t>(run.plan(way).peak_bytes) + foreign);
@@ -212,7 +213,7 @@ memory_choice choose_of_plannable(const Run& run) {
     });
     const std::string words = budget_words(q, way);
     if (!fits) {
-        throw budget_error(sentence("memory_budget: the run needs ", way.peak_bytes, " bytes",
+        throw budget_error(sentence("memory.budget: the run needs ", way.peak_bytes, " bytes",
                                     words.empty() ? "" : " with ", words, "; ", way.peak_bytes - budget, " more than the ",
                                     budget, " given; it would take ", budget_remedies(q)),
                            way.peak_bytes, budget);
@@ -254,7 +255,7 @@ template <class Run>
 memory_choice choose_measures(const Run& run) {
     if constexpr (!Run::is_plannable) {
         fail<argument_error>(
-            "training_arguments: memory_budget of a model that cannot be planned; give it a config() from which it is made, "
+            "training_arguments: memory.budget of a model that cannot be planned; give it a config() from which it is made, "
             "as model{device, config}");
     } else {
         return choose_of_plannable(run);

@@ -106,7 +106,7 @@ class step_runner {
         return batch.size();
     }
     bool looks_now() const {
-        const std::int64_t every = context_->arguments.numerics_steps;
+        const std::int64_t every = context_->arguments.diagnosis.numerics_steps;
         return Step::watches && every > 0 && (context_->state.step + 1) % every == 0;
     }
     template <class Batch>

@@ -82,8 +82,8 @@ class trainer : public detail::trainer_parts<Device, Model, Kind, Options> {
     template <class Make>
     void join(const Make& make) {
         if (ranks_ != nullptr) fail<state_error>("trainer: join() was called twice");
-        if (arguments().auto_find_batch_size || arguments().memory_budget != 0)
-            fail<argument_error>("trainer: join() with auto_find_batch_size or a memory_budget, by which each rank would choose "
+        if (arguments().auto_find_batch_size || arguments().memory.budget != 0)
+            fail<argument_error>("trainer: join() with auto_find_batch_size or a memory.budget, by which each rank would choose "
                                  "micro-batches of its own; give all ranks the same");
         ranks_ = make(*context_.device, step_.accumulator, std::as_const(context_.arguments));
         context_.ranks = ranks_.get();
@@ -91,7 +91,7 @@ class trainer : public detail::trainer_parts<Device, Model, Kind, Options> {
     }
     /// Trains until max_steps, or until stop(). Called again, it continues after a stop with the next step, after an
     /// exception with the interrupted step, from its beginning. If the data also gives windows, it evaluates every
-    /// eval_steps. With a memory_budget it first calls fit_to_budget(). Throws out_of_memory, with what train() knows about
+    /// eval_steps. With a memory.budget it first calls fit_to_budget(). Throws out_of_memory, with what train() knows about
     /// the request that failed.
     template <training_data Data>
     training_result train(Data& data) {
@@ -108,7 +108,7 @@ class trainer : public detail::trainer_parts<Device, Model, Kind, Options> {
         return train_and_evaluate(data, [&] { return evaluate(evaluation); });
     }
 
-    /// Chooses how the run stays within its memory_budget, and does so from now on (train/memory_budget.hpp). Throws
+    /// Chooses how the run stays within its memory.budget, and does so from now on (train/memory_budget.hpp). Throws
     /// budget_error if no allowed measure suffices; argument_error for a model that cannot be planned, since it has no
     /// config() from which it can be made.
     template <training_data Data>
@@ -152,9 +152,9 @@ class trainer : public detail::trainer_parts<Device, Model, Kind, Options> {
     /// evaluate_now() returns an evaluation_result, or is a no_evaluation.
     template <class Data, class Evaluate>
     training_result train_and_evaluate(Data& data, const Evaluate& evaluate_now) {
-        if (arguments().memory_budget != 0 && !budget()) fit_to_budget(data);
+        if (arguments().memory.budget != 0 && !budget()) fit_to_budget(data);
         const training_result r = train_steps(data, evaluate_now);
-        if (history() != nullptr && rank() == 0) history()->dump(arguments().memory_history);
+        if (history() != nullptr && rank() == 0) history()->dump(arguments().memory.history);
         return r;
     }
     template <class Data, class Evaluate>

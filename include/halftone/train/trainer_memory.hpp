@@ -29,7 +29,7 @@ class trainer_memory {
         : context_(&context),
           asked_(asked),
           groups_(std::move(groups)),
-          history_(memory_history_in(*context.device, context.arguments.memory_history)) {}
+          history_(memory_history_in(*context.device, context.arguments.memory.history)) {}
 
     /// Chooses how the run stays within its budget, and makes model, arguments and optimizer do so.
     template <class Data>

@@ -121,7 +121,7 @@ class trainer_parts {
           runner_(context_, step_),
           figures_(context_, step_) {
         listen(nullptr);
-        if (arguments.checkpointing != 0) set_checkpointing(model, arguments.checkpointing);
+        if (arguments.gradient_checkpointing) set_checkpointing(model, arguments.memory.checkpoint_every);
         context_.state.max_steps = arguments.max_steps;
     }
     ~trainer_parts() = default;

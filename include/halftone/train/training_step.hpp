@@ -37,11 +37,11 @@ class training_step {
     training_step(context_type& context, const asked_optimizer<Options>& asked, std::vector<parameter_group> groups)
         : optimizer(*context.device, *context.model, asked, context.arguments.optim, std::move(groups)),
           accumulator(*context.model),
-          scaler(*context.device, {.init_scale = context.arguments.initial_loss_scale,
-                                   .growth_interval = context.arguments.loss_scale_growth_interval,
-                                   .min_scale = context.arguments.min_loss_scale,
-                                   .max_scale = context.arguments.max_loss_scale,
-                                   .hysteresis = context.arguments.loss_scale_hysteresis,
+          scaler(*context.device, {.init_scale = context.arguments.scaler.init_scale,
+                                   .growth_interval = context.arguments.scaler.growth_interval,
+                                   .min_scale = context.arguments.scaler.min_scale,
+                                   .max_scale = context.arguments.scaler.max_scale,
+                                   .hysteresis = context.arguments.scaler.hysteresis,
                                    .enabled = model_needs_scaling<Model>}),
           tape(*context.device),
           losses(*context.device, static_cast<std::size_t>(std::min<std::int64_t>(context.arguments.logging_steps, 4096))),
@@ -49,14 +49,14 @@ class training_step {
         const training_arguments& a = context.arguments;
         tape.seed(a.seed);
         optimizer.base().set_schedule(schedule_of(a, asked.options.lr));
-        if (a.outlier_factor > 0) {
-            guard.emplace(*context.device, outlier_options{.factor = a.outlier_factor,
-                                                           .window = a.outlier_window,
-                                                           .warm_up = a.outlier_window / 2,
+        if (a.scaler.outlier_factor > 0) {
+            guard.emplace(*context.device, outlier_options{.factor = a.scaler.outlier_factor,
+                                                           .window = a.scaler.outlier_window,
+                                                           .warm_up = a.scaler.outlier_window / 2,
                                                            .of = outlier_of::both});
         }
         if constexpr (watches) {
-            if (a.find_overflow == overflow_search::on) finder_.emplace(*context.device, tape);
+            if (a.diagnosis.find_overflow == overflow_search::on) finder_.emplace(*context.device, tape);
         }
     }
 
