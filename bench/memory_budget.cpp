@@ -115,8 +115,9 @@ json tell_checkpoints(steps& run, const settings& o) {
 json tell_budgets(ht::cpu& device, steps& run, const settings& o) {
     ht::training_arguments arguments{.per_device_train_batch_size = o.batch, .max_steps = 2};
     const std::vector<ht::parameter_group> groups;
+    const auto asked = ht::detail::asked_by(arguments);
     const ht::detail::planned_run<ht::cpu, gpt, ht::plain_tape, ht::language_data> plans{
-        device, run.model(), arguments, ht::optimizer_name::adamw, groups, run.data()};
+        device, run.model(), arguments, asked, groups, run.data()};
     // Each number of blocks at the whole micro-batch; all other ways without blocks.
     std::vector<ht::memory_choice> ways;
     const ht::detail::budget_question q = plans.question();

@@ -37,12 +37,12 @@ struct settings {
 
 /// AdamW as ht::adamw, with parameters rounded to nearest.
 template <class Device, class Model>
-class nearest_adamw : public ht::detail::optimizer<Device, Model, 2> {
-    using base = ht::detail::optimizer<Device, Model, 2>;
+class nearest_adamw : public ht::detail::optimizer<Device, Model> {
+    using base = ht::detail::optimizer<Device, Model>;
 
   public:
     nearest_adamw(Device& device, Model& model, const ht::adamw_options& o)
-        : base("nearest_adamw", device, model, o.lr, o.weight_decay, {}, base::kept::yes, 0), options_(o) {}
+        : base("nearest_adamw", device, model, o.lr, o.weight_decay, {}, ht::kernel::adamw_rule::moments, base::kept::yes, 0), options_(o) {}
 
     template <class G>
     void step(const G& g) {

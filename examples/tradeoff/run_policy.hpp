@@ -30,7 +30,7 @@ class run final : public any_run {
           trainer_(device, model_,
                    {.per_device_train_batch_size = o.batch,
                     .max_steps = o.steps,
-                    .optim = r.has_8bit_state ? ht::optimizer_name::adamw_8bit : ht::optimizer_name::adamw,
+                    .optim = r.has_8bit_state ? "adamw_8bit" : "adamw",
                     .learning_rate = o.learning_rate,
                     .weight_decay = 0.1,
                     .adam_beta2 = 0.95,

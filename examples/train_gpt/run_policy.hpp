@@ -148,7 +148,7 @@ run_result train_model(Device& device, Model& model, const options& o, const ht:
          .per_device_eval_batch_size = o.eval_batch != 0 ? o.eval_batch : std::max<ht::extent>(o.batch, 4096 / o.context),
          .gradient_accumulation_steps = o.accumulation,
          .max_steps = o.steps,
-         .optim = o.optimizer == "adamw" ? ht::optimizer_name::adamw : ht::optimizer_name::adamw_8bit,
+         .optim = o.optimizer,
          .learning_rate = o.learning_rate,
          .weight_decay = 0.1,
          .adam_beta2 = 0.95,
@@ -161,12 +161,12 @@ run_result train_model(Device& device, Model& model, const options& o, const ht:
          .save_steps = computes_nothing ? 0 : o.save_steps,
          .save_total_limit = static_cast<int>(o.save_total_limit),
          .resume_from_checkpoint = o.resume && !computes_nothing ? "newest" : "",
+         .seed = o.seed,
+         .memory = {.budget = around.chooses_budget ? static_cast<std::size_t>(o.budget) : 0},
+         .diagnosis = {.find_overflow = o.watch ? ht::overflow_search::on : ht::overflow_search::off,
+                       .numerics_steps = o.numerics_every},
          // The usual 2,000 is for long runs; in a short one the scale would never change.
-         .loss_scale_growth_interval = static_cast<int>(std::clamp<std::int64_t>(o.steps / 20, 10, 2000)),
-         .find_overflow = o.watch ? ht::overflow_search::on : ht::overflow_search::off,
-         .numerics_steps = o.numerics_every,
-         .memory_budget = around.chooses_budget ? static_cast<std::size_t>(o.budget) : 0,
-         .seed = o.seed},
+         .scaler = {.growth_interval = static_cast<int>(std::clamp<std::int64_t>(o.steps / 20, 10, 2000))}},
         ht::watched};
 
     struct stopper : ht::trainer_callback {

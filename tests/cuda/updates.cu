@@ -3,10 +3,13 @@
 /// The optimizer's two passes on a GPU: the tests of tests/kernel, and slabs of a size that fills the machine.
 #include <doctest/doctest.h>
 
+#include <halftone/kernel/optimizer_step/cpu.hpp>
+
 #include "cuda/device.cuh"
 #include "kernel/gradient_norm/checks.hpp"
 #include "kernel/optimizer_step/adamw_checks.hpp"
 #include "kernel/optimizer_step/average_checks.hpp"
+#include "kernel/optimizer_step/own_rule_checks.hpp"
 #include "kernel/optimizer_step/rows_checks.hpp"
 #include "kernel/optimizer_step/sgd_checks.hpp"
 
@@ -50,6 +53,20 @@ TEST_CASE("sgd on cuda: stochastic rounding, skipped steps, wrong arguments") {
     skips_and_refuses(device);
 }
 }  // namespace sgd
+
+namespace own_rule {
+using namespace own_rule_checks;
+
+TEST_CASE("a rule of a program's own on cuda: the bits of the CPU's sets with fused multiply-adds") {
+    if (!ht::supports(ht::isa::avx2)) {
+        MESSAGE("not tested here: this processor lacks avx2");
+        return;
+    }
+    ht::cpu cpu{{.threads = 1, .instruction_set = ht::isa::avx2}};
+    device_type device;
+    own_rule_checks::agrees(cpu, device);
+}
+}  // namespace own_rule
 
 namespace average {
 using namespace average_checks;

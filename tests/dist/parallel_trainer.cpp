@@ -26,10 +26,9 @@ const ht::training_arguments arguments{.per_device_train_batch_size = 2,
                                        .max_steps = 8,
                                        .learning_rate = 3e-3,
                                        .weight_decay = 0.1,
-                                       .outlier_factor = 6,
                                        .logging_steps = 5,
                                        .eval_steps = 4,
-                                       .initial_loss_scale = 0x1p22f};
+                                       .scaler = {.init_scale = 0x1p22f, .outlier_factor = 6}};
 
 struct one {
     ht::cpu device{{.threads = 1}};

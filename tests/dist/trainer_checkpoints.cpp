@@ -38,14 +38,11 @@ ht::training_arguments arguments_in(const fs::path& folder) {
             .max_steps = 6,
             .learning_rate = 3e-3,
             .weight_decay = 0.1,
-            .outlier_factor = 20,
-            .outlier_window = 4,
             .logging_steps = 4,
             .eval_steps = 3,
             .output_dir = folder.string(),
             .save_steps = 6,
-            .initial_loss_scale = 0x1p23f,
-            .loss_scale_growth_interval = 3};
+            .scaler = {.init_scale = 0x1p23f, .growth_interval = 3, .outlier_factor = 20, .outlier_window = 4}};
 }
 ht::nn::gpt_config config_with_dropout() {
     ht::nn::gpt_config c = small::config;

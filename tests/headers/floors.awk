@@ -165,8 +165,8 @@ END {
     for (file in known_exceptions) {
         if (!(file in met)) complain(file ": is an exception in tests/headers/floors.awk, and does not exist")
     }
-    if (macro_count >= 10) {
-        text = macro_count " macros named HALFTONE_*, fewer than ten are allowed:"
+    if (macro_count > 11) {
+        text = macro_count " macros named HALFTONE_*, eleven are allowed:"
         for (macro in macros) text = text " " macro
         complain(text)
     }

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Checks the structure of the source tree without compiling: a header includes only headers of lower floors or of its own floor; there
 # are no include cycles; every file begins with its SPDX line; no header exceeds 600 lines without a reason near its top; the folders of
-# operations in kernel/, and autodiff/ and observe/, contain the expected files; headers leave fewer than ten macros named HALFTONE_*
+# operations in kernel/, and autodiff/ and observe/, contain the expected files; headers leave at most eleven macros named HALFTONE_*
 # defined; a header that names a SIMD body includes what the body includes; no script pipes into grep -q; and each source of a test
 # program has a namespace of its own.
 set -euo pipefail

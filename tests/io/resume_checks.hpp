@@ -90,8 +90,8 @@ void trainer_resumes_in_an_epoch() {
         ht::trainer trainer{device, model,
                             {.per_device_train_batch_size = 3, .gradient_accumulation_steps = 2, .max_steps = 12, .learning_rate = 1e-2,
                              .logging_steps = 5, .output_dir = (folder.path() / name).string(), .save_steps = 100,
-                             .resume_from_checkpoint = is_resumed ? "newest" : "", .initial_loss_scale = 0x1p19f,
-                             .loss_scale_growth_interval = 3}};
+                             .resume_from_checkpoint = is_resumed ? "newest" : "", 
+                             .scaler = {.init_scale = 0x1p19f, .growth_interval = 3}}};
         ht::data_loader loader{device, rows, {.batch_size = 6, .num_workers = workers, .seed = 4}, collate};
         ht::trainer_checkpoints checkpoints{trainer, loader};
         struct : ht::trainer_callback {

@@ -26,16 +26,13 @@ ht::training_arguments arguments_in(const fs::path& folder) {
             .max_steps = 9,
             .learning_rate = 3e-3,
             .weight_decay = 0.1,
-            .outlier_factor = 20,
-            .outlier_window = 4,
             .lr_scheduler_type = ht::cosine,
             .warmup_steps = 2,
             .logging_steps = 4,
             .eval_steps = 3,
             .output_dir = folder.string(),
             .save_steps = 3,
-            .initial_loss_scale = 0x1p23f,
-            .loss_scale_growth_interval = 3};
+            .scaler = {.init_scale = 0x1p23f, .growth_interval = 3, .outlier_factor = 20, .outlier_window = 4}};
 }
 
 /// What a run tells: "log 4 LOSS", "eval 3 LOSS", "save 3", in order.

@@ -85,7 +85,7 @@ struct run {
     /// f(span) for each piece of a group's state, in the device's memory.
     template <class F>
     void for_state(std::size_t group, const F& f) {
-        for (int which = 0; which < Optimizer::moments; ++which) {
+        for (int which = 0; which < optimizer.moments(); ++which) {
             f(optimizer.moment(which, group));
             if constexpr (requires { optimizer.codes(which, group); })
                 f(optimizer.codes(which, group)), f(optimizer.absmax(which, group));

@@ -55,7 +55,7 @@ std::vector<std::byte> bytes_of(small::model<P>& model, const auto& optimizer) {
         const ht::store::group& group = model.parameters().groups()[g];
         add(group.master.data(), group.master.bytes());
         add(group.copy.data(), group.copy_bytes == 0 ? 0 : group.copy.bytes());
-        for (int which = 0; which < std::remove_cvref_t<decltype(optimizer)>::moments; ++which)
+        for (int which = 0; which < optimizer.moments(); ++which)
             add(optimizer.moment(which, g).data(), optimizer.moment(which, g).size());
     }
     return all;
@@ -64,7 +64,7 @@ std::vector<std::byte> bytes_of(small::model<P>& model, const auto& optimizer) {
 template <class State, class P>
 bool are_finite(small::model<P>& model, const auto& optimizer) {
     for (std::size_t g = 0; g < model.parameters().groups().size(); ++g) {
-        for (int which = 0; which < std::remove_cvref_t<decltype(optimizer)>::moments; ++which) {
+        for (int which = 0; which < optimizer.moments(); ++which) {
             const auto moment = optimizer.moment(which, g);
             const auto bytes = small::bytes_at(model.parameters(), moment.data(), moment.size());
             std::vector<State> values(bytes.size() / sizeof(State));

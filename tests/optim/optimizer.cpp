@@ -28,7 +28,7 @@ std::string bytes_of(ht::store& parameters, const Optimizer& optimizer) {
     for (std::size_t g = 0; g < parameters.groups().size(); ++g) {
         add(parameters.groups()[g].master.data(), parameters.groups()[g].master.bytes());
         add(parameters.groups()[g].copy.data(), parameters.groups()[g].copy.bytes());
-        for (int which = 0; which < Optimizer::moments; ++which)
+        for (int which = 0; which < optimizer.moments(); ++which)
             add(optimizer.moment(which, g).data(), optimizer.moment(which, g).size());
     }
     return all;

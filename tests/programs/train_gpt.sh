@@ -174,7 +174,7 @@ for cut in 0 20000 60000; do
 done
 "$program" "${deep[@]}" --steps 3 --out none --budget 100KiB >out 2>err
 code=$?
-((code == 2)) && grep -Eq '^train_gpt: --budget: amp_bf16: memory_budget: the run needs [0-9]+ bytes with .*; [0-9]+ more than the 102400 given; it would take ' err && [[ ! -e none ]] || fail "a budget in which nothing fits ends with $code: $(cat err)"
+((code == 2)) && grep -Eq '^train_gpt: --budget: amp_bf16: memory\.budget: the run needs [0-9]+ bytes with .*; [0-9]+ more than the 102400 given; it would take ' err && [[ ! -e none ]] || fail "a budget in which nothing fits ends with $code: $(cat err)"
 least=$(grep -o 'needs [0-9]*' err | grep -o '[0-9]*')
 "$program" "${deep[@]}" --steps 3 --out least --budget "$least" >out 2>err || fail "the least budget, $least, ends with $?: $(cat err)"
 "$program" "${deep[@]}" --steps 3 --out none --budget $((least - 1)) >out 2>err && fail "a byte below the least budget is taken"

@@ -61,7 +61,7 @@ TEST_CASE("adamw_8bit: the trainer has the bits of the loop written out; its pla
         ht::trainer trainer{device, model,
                             {.per_device_train_batch_size = 4,
                              .max_steps = steps,
-                             .optim = ht::optimizer_name::adamw_8bit,
+                             .optim = "adamw_8bit",
                              .learning_rate = 3e-3,
                              .lr_scheduler_type = ht::schedule::constant}};
         trainer.train(data);

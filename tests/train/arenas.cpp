@@ -31,7 +31,7 @@ auto run_of(const std::string& corpus, ht::extent accumulation, int checkpointin
         ht::trainer trainer{device, model,
                             {.per_device_train_batch_size = 2,
                              .gradient_accumulation_steps = accumulation,
-                             .checkpointing = checkpointing,
+                             .gradient_checkpointing = checkpointing != 0,
                              .max_steps = 6,
                              .learning_rate = 1e-3,
                              .eval_steps = eval_steps}};

@@ -28,8 +28,7 @@ ht::training_arguments arguments_of(ht::extent batch, std::size_t budget, const 
     return {.per_device_train_batch_size = batch,
             .max_steps = 3,
             .learning_rate = 1e-3,
-            .memory_budget = budget,
-            .memory_budget_measures = may};
+            .memory = {.budget = budget, .measures = may}};
 }
 constexpr ht::memory_measures blocks_alone{.micro_batches = false, .logits = false};
 
@@ -57,7 +56,7 @@ ran run_of(int layers, const ht::training_arguments& arguments, const std::vecto
 }
 std::size_t least_peak(int layers, const ht::training_arguments& arguments) {
     ht::training_arguments hopeless = arguments;
-    hopeless.memory_budget = 1;
+    hopeless.memory.budget = 1;
     try {
         run_of(layers, hopeless);
     } catch (const ht::budget_error& e) {
@@ -119,7 +118,7 @@ TEST_CASE("budget: the least one is taken, and a byte and a page below it are re
                 const std::string what = e.what();
                 CAPTURE(what);
                 CHECK(e.least_bytes == least);
-                CHECK(what.find("memory_budget: the run needs " + std::to_string(least) + " bytes with ") == 0);
+                CHECK(what.find("memory.budget: the run needs " + std::to_string(least) + " bytes with ") == 0);
                 CHECK(what.find("; " + std::to_string(below) + " more than the " + std::to_string(least - below) +
                                 " given; it would take ") != std::string::npos);
                 CHECK((what.find("allowing smaller micro-batches") != std::string::npos) == !may.micro_batches);
@@ -182,8 +181,8 @@ TEST_CASE("budget: of all measures no way that fits has fewer operations than th
     ht::language_data data{ht::token_view{corpus}, small::options};
     const auto arguments = arguments_of(12, 1);
     const std::vector<ht::parameter_group> groups;
-    const ht::detail::planned_run<ht::cpu, gpt, ht::plain_tape, ht::language_data> run{
-        device, model, arguments, ht::optimizer_name::adamw, groups, data};
+    const auto asked = ht::detail::asked_by(arguments);
+    const ht::detail::planned_run<ht::cpu, gpt, ht::plain_tape, ht::language_data> run{device, model, arguments, asked, groups, data};
     const ht::detail::budget_question q = run.question();
     CHECK((q.rows == 12 && q.accumulation == 1 && q.length == small::config.context && q.work.blocks == 5 && q.has_logits));
     std::vector<ht::memory_choice> all;
@@ -226,7 +225,7 @@ TEST_CASE("budget: what else is in use on the device counts; so do evaluations, 
         gpt model{device, config_of(4), 1};
         model.parameters().freeze("h.0");
         ht::language_data data{ht::token_view{corpus}, small::options};
-        arguments.memory_budget = budget;
+        arguments.memory.budget = budget;
         ht::trainer trainer{device, model, arguments, groups};
         device.memory().usage().reset_peaks();  // freezing takes new masters while the old ones are still there
         trainer.train(data);
@@ -262,7 +261,7 @@ TEST_CASE("budget: moments in 8 bits where they are allowed, and only where Adam
     CHECK(scarce.peak_bytes == scarce.choice.peak_bytes);
     CHECK(scarce.peak_bytes < plain.peak_bytes - 5 * 4 * 2 * 4096);  // two matrices of 4,096 elements in each block
     auto in_8_bits = arguments_of(8, 0);
-    in_8_bits.optim = ht::optimizer_name::adamw_8bit;
+    in_8_bits.optim = "adamw_8bit";
     CHECK(scarce.masters == run_of(4, in_8_bits).masters);
 }
 
@@ -300,14 +299,14 @@ TEST_CASE("budget: arguments that contradict it, and a model that cannot be plan
     ht::language_data data{ht::token_view{corpus}, small::options};
     ht::trainer trainer{device, model, arguments_of(8, 1)};
     CHECK_THROWS_WITH_AS(trainer.train(data),
-                         "training_arguments: memory_budget of a model that cannot be planned; give it a config() from "
+                         "training_arguments: memory.budget of a model that cannot be planned; give it a config() from "
                          "which it is made, as model{device, config}",
                          ht::argument_error);
     auto both = arguments_of(8, 1 << 20);
-    both.checkpointing = 2;
+    both.gradient_checkpointing = true;
     CHECK_THROWS_WITH_AS(check_arguments(both),
-                         "training_arguments: checkpointing is 2 together with a memory_budget, which chooses the blocks "
-                         "that are computed again; expected 0",
+                         "training_arguments: gradient_checkpointing together with a memory.budget, which chooses the blocks "
+                         "that are computed again; expected one of them",
                          ht::argument_error);
 }
 
@@ -319,7 +318,7 @@ TEST_CASE("a trainer's memory history is an argument") {
     gpt model{device, config_of(2), 1};
     ht::language_data data{ht::token_view{corpus}, small::options};
     auto arguments = arguments_of(4, 0);
-    arguments.memory_history = file;
+    arguments.memory.history = file;
     ht::trainer trainer{device, model, arguments, ht::watched};
     trainer.train(data);
     const ht::memory_snapshot s = trainer.history()->snapshot();
@@ -332,9 +331,9 @@ TEST_CASE("a trainer's memory history is an argument") {
     CHECK(page.find("<!DOCTYPE html>") == 0);
     CHECK(page.find("h.1.attn.qkv") != std::string::npos);
 
-    arguments.memory_history = "memory.txt";
+    arguments.memory.history = "memory.txt";
     CHECK_THROWS_AS((ht::trainer{device, model, arguments}), ht::argument_error);
-    arguments.memory_history = (folder.path() / "none" / "memory.html").string();
+    arguments.memory.history = (folder.path() / "none" / "memory.html").string();
     CHECK_THROWS_AS((ht::trainer{device, model, arguments}), ht::output_error);
 }
 

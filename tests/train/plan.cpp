@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// A plan equals the memory of a run to the byte: by kind, by parameter, and at the peak.
+#include <algorithm>
 #include <sstream>
 
 #include <doctest/doctest.h>
@@ -44,10 +45,11 @@ auto run_of(const setup& s, std::int64_t steps, const std::string& corpus, const
         ht::trainer trainer{device, model,
                             {.per_device_train_batch_size = s.batch,
                              .gradient_accumulation_steps = s.accumulation,
-                             .checkpointing = s.checkpointing,
+                             .gradient_checkpointing = s.checkpointing != 0,
                              .max_steps = steps,
                              .learning_rate = 1e-3,
-                             .eval_steps = s.eval_steps},
+                             .eval_steps = s.eval_steps,
+                             .memory = {.checkpoint_every = std::max(1, s.checkpointing)}},
                             s.groups};
         prepare(trainer);
         trainer.train(data);

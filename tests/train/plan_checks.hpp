@@ -170,7 +170,7 @@ void optimizers_and_rows(Device& device, int steps) {
     nested.layers = 3, nested.dropout = 0.1f, nested.logits = ht::keep_logits::never;
     expect_exact("checkpoints, dropout, accumulation, logits computed again", device, steps,
                  by_trainer<gpt>(nested,
-                                 {.per_device_train_batch_size = 2, .gradient_accumulation_steps = 3, .checkpointing = 2},
+                                 {.per_device_train_batch_size = 2, .gradient_accumulation_steps = 3, .gradient_checkpointing = true, .memory = {.checkpoint_every = 2}},
                                  text_data()));
     nested.logits = ht::keep_logits::always;
     expect_exact("an evaluation that is larger than a step, logits kept", device, steps,
@@ -178,7 +178,7 @@ void optimizers_and_rows(Device& device, int steps) {
                                  {.per_device_train_batch_size = 1, .per_device_eval_batch_size = 24, .eval_steps = 2},
                                  text_data()));
     expect_exact("an outlier guard and long logs", device, steps,
-                 by_trainer<gpt>(small::config, {.outlier_factor = 6, .outlier_window = 64, .logging_steps = 700}, text_data()));
+                 by_trainer<gpt>(small::config, {.logging_steps = 700, .scaler = {.outlier_factor = 6, .outlier_window = 64}}, text_data()));
 }
 
 /// A policy's GPT by the trainer, with accumulation and checkpoints.
@@ -186,7 +186,7 @@ template <class P, class Device>
 void policy(const char* name, Device& device, int steps) {
     expect_exact(name, device, steps,
                  by_trainer<ht::nn::gpt<P>>(small::config,
-                                            {.per_device_train_batch_size = 3, .gradient_accumulation_steps = 2, .checkpointing = 2},
+                                            {.per_device_train_batch_size = 3, .gradient_accumulation_steps = 2, .gradient_checkpointing = true, .memory = {.checkpoint_every = 2}},
                                             text_data()));
 }
 
@@ -204,7 +204,7 @@ void policies_and_models(Device& device, int steps) {
                      ht::nn::llama_config{.vocab_size = 32, .hidden_size = 32, .intermediate_size = 48,
                                           .num_hidden_layers = 2, .num_attention_heads = 4, .num_key_value_heads = 2,
                                           .max_position_embeddings = 8},
-                     {.per_device_train_batch_size = 3, .gradient_accumulation_steps = 2, .checkpointing = 1}, text_data()));
+                     {.per_device_train_batch_size = 3, .gradient_accumulation_steps = 2, .gradient_checkpointing = true}, text_data()));
     expect_exact("qwen3 with tied embeddings, in fp16", device, steps,
                  by_trainer<ht::nn::qwen3<ht::amp_fp16>>(
                      ht::nn::llama_config{.vocab_size = 32, .hidden_size = 32, .intermediate_size = 48,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// A trainer's ranges: a trace of its steps, the table of what its operations could be, and that neither changes a bit.
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -37,7 +38,8 @@ struct run {
     }
     static ht::training_arguments with(int checkpointing) {
         ht::training_arguments a = arguments;
-        a.checkpointing = checkpointing;
+        a.gradient_checkpointing = checkpointing != 0;
+        a.memory.checkpoint_every = std::max(1, checkpointing);
         return a;
     }
 

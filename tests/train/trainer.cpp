@@ -204,7 +204,7 @@ TEST_CASE("callbacks receive every step, every log and every evaluation") {
 
 TEST_CASE("an overflow skips the step and is reported, only where the policy needs a loss scale") {
     ht::training_arguments a = arguments;
-    a.initial_loss_scale = 1e30f;
+    a.scaler.init_scale = 1e30f;
     run<ht::amp_fp16> one(a);
     log_keeper keeper;
     one.trainer.add_callback(keeper);
@@ -223,26 +223,26 @@ TEST_CASE("an overflow skips the step and is reported, only where the policy nee
     CHECK(other.trainer.train(other.data).skipped_steps == 0);
 
     // From the third overflow in a row on the scale is reduced, down to the minimum.
-    a.loss_scale_hysteresis = 3;
-    a.min_loss_scale = 1e30f / 512;
+    a.scaler.hysteresis = 3;
+    a.scaler.min_scale = 1e30f / 512;
     run<ht::amp_fp16> guarded(a);
     CHECK(guarded.trainer.train(guarded.data).loss_scale == doctest::Approx(1e30 / 512));
-    a.min_loss_scale = 0;
+    a.scaler.min_scale = 0;
     run<ht::amp_fp16> slow(a);
     CHECK(slow.trainer.train(slow.data).loss_scale == doctest::Approx(1e30 / 1024));
 }
 
-TEST_CASE("outliers are skipped if outlier_factor is set, and the loss scale is not affected") {
+TEST_CASE("outliers are skipped if scaler.outlier_factor is set, and the loss scale is not affected") {
     ht::training_arguments a = arguments;
     a.max_steps = 30;
     run<ht::amp_fp16> plain(a);
     CHECK(plain.trainer.train(plain.data).skips == ht::skip_counts{});
-    a.outlier_factor = 1e6;
-    a.outlier_window = 4;
+    a.scaler.outlier_factor = 1e6;
+    a.scaler.outlier_window = 4;
     run<ht::amp_fp16> mild(a);
     CHECK(mild.trainer.train(mild.data).skips == ht::skip_counts{});
     CHECK_MESSAGE(mild.masters() == plain.masters(), "a guard that finds nothing changes nothing");
-    a.outlier_factor = 1e-6;  // one hundredth of that above the mean
+    a.scaler.outlier_factor = 1e-6;  // one hundredth of that above the mean
     run<ht::amp_fp16> strict(a);
     const ht::training_result result = strict.trainer.train(strict.data);
     CHECK(result.skips.outlier > 2);
@@ -280,8 +280,8 @@ TEST_CASE("a stop ends the run at a step, and resuming gives the same bits") {
 
 TEST_CASE("an exception ends a step; resuming repeats it from its beginning, with the same bits") {
     ht::training_arguments a = arguments;
-    a.outlier_factor = 100;
-    a.outlier_window = 4;
+    a.scaler.outlier_factor = 100;
+    a.scaler.outlier_window = 4;
     a.max_steps = 8;
     // Thrown in the first and second micro-batch of the sixth step, and after the gradients were unscaled.
     struct throws_once : ht::range_listener {

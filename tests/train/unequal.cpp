@@ -16,8 +16,8 @@ TEST_CASE("trainer: micro-batches with unequal numbers of targets give the loss 
 TEST_CASE("trainer: a scaled loss, an outlier guard and a micro-batch without targets that count") {
     ht::cpu device{{.threads = 1}};
     ht::training_arguments a = unequal::few_steps(12);
-    a.outlier_factor = 6;
-    a.outlier_window = 4;
+    a.scaler.outlier_factor = 6;
+    a.scaler.outlier_window = 4;
     const unequal::ended e = unequal::train<ht::amp_fp16>(device, {8, 0, 3, 1}, 4, a);
     CHECK(e.result.skipped_steps == 0);
     CHECK(e.result.train_loss > 0);

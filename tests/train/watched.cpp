@@ -335,10 +335,10 @@ TEST_CASE("trainer: reports skipped steps and tensors' values, and trains as wit
                                        .gradient_accumulation_steps = 2,
                                        .max_steps = 6,
                                        .learning_rate = 1e-3,
-                                       .initial_loss_scale = 0x1p40f};
+                                       .scaler = {.init_scale = 0x1p40f}};
     ht::training_arguments watching = plain;
-    watching.find_overflow = ht::overflow_search::on;
-    watching.numerics_steps = 4;
+    watching.diagnosis.find_overflow = ht::overflow_search::on;
+    watching.diagnosis.numerics_steps = 4;
     ht::cpu device{{.threads = 1}};
     ht::nn::gpt<ht::amp_fp16> one{device, small::config, 1}, two{device, small::config, 1};
     CHECK_THROWS_AS(ht::trainer(device, one, watching), ht::argument_error);

@@ -30,7 +30,7 @@ inline namespace HALFTONE_ABI {
     HALFTONE_COMPILED_MODELS template variable<X, 3> nn::stack<nn::transformer_block, P, "h">::operator()( \
         inference<cpu>&, variable<X, 3>, const documents&) const;                                          \
     HALFTONE_COMPILED_MODELS template class accumulator<through_scaler, types<nn::gpt<P>>>;                \
-    HALFTONE_COMPILED_MODELS template class detail::optimizer<cpu, nn::gpt<P>, 2>;                         \
+    HALFTONE_COMPILED_MODELS template class detail::optimizer<cpu, nn::gpt<P>>;                            \
     HALFTONE_COMPILED_MODELS template class detail::rule_optimizer<cpu, nn::gpt<P>, kernel::adamw_rule>;   \
     HALFTONE_COMPILED_MODELS template class adamw<cpu, nn::gpt<P>>;                                        \
     HALFTONE_COMPILED_MODELS template class                                                                \

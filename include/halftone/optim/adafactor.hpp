@@ -29,6 +29,9 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+template <class Device, class Model>
+class adafactor;
+
 /// Adafactor's hyperparameters, with the defaults of torch.optim.Adafactor, whose eps is (epsilon1, epsilon2).
 struct adafactor_options {
     double lr = 1e-2;           ///< the upper limit of the relative rate
@@ -40,6 +43,10 @@ struct adafactor_options {
     double weight_decay = 0;
     std::uint64_t seed = 0;  ///< seed of stochastic rounding, if the policy uses it
     double ema_decay = 0;    ///< decay of the parameters' moving average (optim/average.hpp); 0: no average
+
+    static constexpr const char* name = kernel::adafactor_rule::name;
+    template <class Device, class Model>
+    using optimizer = adafactor<Device, Model>;
 };
 
 /// Adafactor over a model's parameters. Device and model must outlive it.

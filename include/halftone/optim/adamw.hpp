@@ -26,6 +26,10 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+template <class Device, class Model>
+class adamw;
+struct adamw_8bit_options;
+
 /// AdamW's hyperparameters, with the defaults of torch.optim.AdamW.
 struct adamw_options {
     double lr = 1e-3;
@@ -35,6 +39,12 @@ struct adamw_options {
     double weight_decay = 1e-2;
     std::uint64_t seed = 0;  ///< seed of stochastic rounding, if the policy uses it
     double ema_decay = 0;    ///< decay of the parameters' moving average (optim/average.hpp); 0: no average
+
+    static constexpr const char* name = kernel::adamw_rule::name;
+    template <class Device, class Model>
+    using optimizer = adamw<Device, Model>;
+    using eight_bit = adamw_8bit_options;
+    static constexpr double flops_per_element = 15;
 };
 
 /// AdamW over a model's parameters. Device and model must outlive it.

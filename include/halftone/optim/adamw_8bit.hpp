@@ -23,10 +23,14 @@
 #pragma once
 
 #include <halftone/kernel/optimizer_step/rule/adamw.hpp>
+#include <halftone/optim/adamw.hpp>
 #include <halftone/optim/eight_bit_optimizer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
+
+template <class Device, class Model>
+class adamw_8bit;
 
 /// AdamW's hyperparameters, and the size from which parameters have 8-bit moments.
 struct adamw_8bit_options {
@@ -38,6 +42,16 @@ struct adamw_8bit_options {
     extent min_8bit_size = 4096;  ///< parameters of fewer elements have moments in the `state` type
     std::uint64_t seed = 0;       ///< seed of stochastic rounding, if the policy uses it
     double ema_decay = 0;  ///< decay of the parameters' moving average (optim/average.hpp); 0: no average
+
+    static constexpr const char* name = "adamw_8bit";
+    template <class Device, class Model>
+    using optimizer = adamw_8bit<Device, Model>;
+    static constexpr double flops_per_element = adamw_options::flops_per_element;
+    /// The options with which moments in 8 bits take the place of those of ht::adamw.
+    static std::optional<adamw_8bit_options> of(const adamw_options& o) {
+        return adamw_8bit_options{.lr = o.lr, .beta1 = o.beta1, .beta2 = o.beta2, .epsilon = o.epsilon,
+                                  .weight_decay = o.weight_decay, .seed = o.seed, .ema_decay = o.ema_decay};
+    }
 };
 
 /// AdamW with moments in 8 bits over a model's parameters. Device and model must outlive it.
@@ -53,7 +67,7 @@ class adamw_8bit : public detail::eight_bit_optimizer<Device, Model, kernel::ada
                std::initializer_list<parameter_group> groups = {})
         : adamw_8bit(device, model, options, std::vector<parameter_group>(groups)) {}
     adamw_8bit(Device& device, Model& model, const adamw_8bit_options& options, std::vector<parameter_group> groups)
-        : base("adamw_8bit", device, model, {options.beta1, options.beta2, options.epsilon}, options.lr,
+        : base(adamw_8bit_options::name, device, model, {options.beta1, options.beta2, options.epsilon}, options.lr,
                options.weight_decay, options.seed, std::move(groups), options.ema_decay, options.min_8bit_size),
           options_(options) {
         base::check_beta(options.beta1);

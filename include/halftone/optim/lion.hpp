@@ -30,6 +30,10 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+template <class Device, class Model>
+class lion;
+struct lion_8bit_options;
+
 /// Lion's hyperparameters.
 struct lion_options {
     double lr = 1e-4;
@@ -38,6 +42,12 @@ struct lion_options {
     double weight_decay = 0;
     std::uint64_t seed = 0;  ///< seed of stochastic rounding, if the policy uses it
     double ema_decay = 0;    ///< decay of the parameters' moving average (optim/average.hpp); 0: no average
+
+    static constexpr const char* name = kernel::lion_rule::name;
+    template <class Device, class Model>
+    using optimizer = lion<Device, Model>;
+    using eight_bit = lion_8bit_options;
+    static constexpr double flops_per_element = 11;
 };
 
 /// Lion over a model's parameters. Device and model must outlive it.

@@ -14,9 +14,13 @@
 
 #include <halftone/kernel/optimizer_step/rule/lion.hpp>
 #include <halftone/optim/eight_bit_optimizer.hpp>
+#include <halftone/optim/lion.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
+
+template <class Device, class Model>
+class lion_8bit;
 
 /// Lion's hyperparameters, and the size from which parameters have 8-bit moments.
 struct lion_8bit_options {
@@ -27,6 +31,16 @@ struct lion_8bit_options {
     extent min_8bit_size = 4096;  ///< parameters of fewer elements have moments in the `state` type
     std::uint64_t seed = 0;       ///< seed of stochastic rounding, if the policy uses it
     double ema_decay = 0;  ///< decay of the parameters' moving average (optim/average.hpp); 0: no average
+
+    static constexpr const char* name = "lion_8bit";
+    template <class Device, class Model>
+    using optimizer = lion_8bit<Device, Model>;
+    static constexpr double flops_per_element = lion_options::flops_per_element;
+    /// The options with which moments in 8 bits take the place of those of ht::lion.
+    static std::optional<lion_8bit_options> of(const lion_options& o) {
+        return lion_8bit_options{.lr = o.lr, .beta1 = o.beta1, .beta2 = o.beta2, .weight_decay = o.weight_decay,
+                                 .seed = o.seed, .ema_decay = o.ema_decay};
+    }
 };
 
 /// Lion with its moment in 8 bits over a model's parameters. Device and model must outlive it.
@@ -42,7 +56,7 @@ class lion_8bit : public detail::eight_bit_optimizer<Device, Model, kernel::lion
               std::initializer_list<parameter_group> groups = {})
         : lion_8bit(device, model, options, std::vector<parameter_group>(groups)) {}
     lion_8bit(Device& device, Model& model, const lion_8bit_options& options, std::vector<parameter_group> groups)
-        : base("lion_8bit", device, model, {options.beta1, options.beta2}, options.lr, options.weight_decay, options.seed,
+        : base(lion_8bit_options::name, device, model, {options.beta1, options.beta2}, options.lr, options.weight_decay, options.seed,
                std::move(groups), options.ema_decay, options.min_8bit_size),
           options_(options) {
         base::check_beta(options.beta1);

@@ -40,6 +40,9 @@ enum class muon_adjust_lr {
     match_rms_adamw,  ///< 0.2 sqrt(max(out, in)), so that rates and decays of AdamW can be used (Liu et al. 2025)
 };
 
+template <class Device, class Model, class P = amp_bf16>
+class muon;
+
 /// Options of ht::muon, with the defaults of torch.optim.Muon.
 struct muon_options {
     std::vector<std::string> hidden{};  ///< patterns of the paths of the matrices that Muon updates
@@ -51,10 +54,14 @@ struct muon_options {
     muon_adjust_lr adjust_lr_fn = muon_adjust_lr::original;
     int batch = 0;          ///< matrices of the same shape in a batched product, each with its memory; 0: all of them
     adamw_options adamw{};  ///< for all other parameters, including rate and decay; seed and ema_decay are for all parameters
+
+    static constexpr const char* name = "muon";
+    template <class Device, class Model>
+    using optimizer = muon<Device, Model, amp_bf16>;
 };
 
 /// Muon and AdamW over a model's parameters; P is the policy of Muon's products. Device and model must outlive it.
-template <class Device, class Model, class P = amp_bf16>
+template <class Device, class Model, class P>
 class muon : public detail::rule_optimizer<Device, Model, kernel::adamw_rule> {
     using base = detail::rule_optimizer<Device, Model, kernel::adamw_rule>;
     using direction = typename resolve<P>::output;
@@ -68,11 +75,11 @@ class muon : public detail::rule_optimizer<Device, Model, kernel::adamw_rule> {
         : muon(device, model, options, std::vector<parameter_group>(groups)) {}
     muon(Device& device, Model& model, const muon_options& options, const std::vector<parameter_group>& groups)
         : base(device, model, {options.adamw.beta1, options.adamw.beta2, options.adamw.epsilon}, options.lr,
-               options.weight_decay, options.adamw.seed, groups, options.adamw.ema_decay, "muon"),
+               options.weight_decay, options.adamw.seed, groups, options.adamw.ema_decay, muon_options::name),
           options_(options),
           records_(device) {
         check();
-        detail::expect_undivided("muon", model);
+        detail::expect_undivided(muon_options::name, model);
         find_hidden(model.parameters());
         const double share = options.adamw.lr / options.lr;
         base::set_segments([&](const store::entry& e, detail::update_segment& s) {

@@ -126,7 +126,8 @@ struct begin_step {
     }
 };
 
-template <class Device, class Model, int Moments>
+/// What all optimizers over a model's parameters share; derived classes know how an element changes.
+template <class Device, class Model>
 class optimizer {
     static_assert(check_trainable<Model>());
 
@@ -220,7 +221,8 @@ class optimizer {
         record_.write({{.steps = s.steps, .skipped = s.skipped, .lr = s.lr}, schedule(), s.skips});
     }
 
-    static constexpr int moments = Moments;
+    /// The number of moments of each parameter, also of those that are not stored.
+    int moments() const { return moment_count_; }
     /// Moment number `which` of all parameters of a group of the store, in their `state` type and with the layout of
     /// gradients, in the device's memory; empty if the optimizer has none. (Adafactor and the optimizers with 8-bit
     /// moments have layouts of their own.)
@@ -233,7 +235,7 @@ class optimizer {
     /// all parameters that are trained. Other optimizers have other slabs.
     template <class F>
     void visit_slabs(const F& f) const {
-        for (int which = 0; which < Moments; ++which) {
+        for (int which = 0; which < moment_count_; ++which) {
             for (const update_segment& s : each_) {
                 const store::group& g = group_of(s);
                 if (moment(which, s.group).empty()) continue;
@@ -267,8 +269,9 @@ class optimizer {
     enum class kept { no, yes };
 
     optimizer(const char* name, Device& device, Model& model, double lr, double weight_decay,
-              std::vector<parameter_group> groups, kept moments, double ema_decay)
+              std::vector<parameter_group> groups, int moment_count, kept moments, double ema_decay)
         : name_(name),
+          moment_count_(moment_count),
           parameters_(&model.parameters()),
           record_(device, optimizer_record{{.lr = lr}, {}}),
           own_(parameters_->memory()) {
@@ -280,7 +283,7 @@ class optimizer {
         freeze_groups(*parameters_, groups);
         each_ = make_segments(*parameters_, weight_decay, groups);
         layout_ = parameters_->layout();
-        for (int which = 0; which < Moments; ++which) {
+        for (int which = 0; which < moment_count_; ++which) {
             for (const store::group& g : parameters_->groups()) {
                 moments_.emplace_back(parameters_->memory(), moments == kept::yes ? g.moments * g.state_bytes : 0,
                                       memory_kind::moment);
@@ -513,6 +516,7 @@ class optimizer {
     }
 
     const char* name_;
+    int moment_count_;
     store* parameters_;
     detail::device_value<optimizer_record, Device> record_;
     step_counts own_;

@@ -9,6 +9,7 @@
 
 #include <halftone/kernel/optimizer_step/optimizer_step.hpp>
 #include <halftone/optim/optimizer.hpp>
+#include <halftone/optim/optimizer_options.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -16,8 +17,8 @@ namespace detail {
 
 /// An optimizer with a rule over a model's parameters. Device and model must outlive it.
 template <class Device, class Model, class Rule>
-class rule_optimizer : public optimizer<Device, Model, Rule::moments> {
-    using base = optimizer<Device, Model, Rule::moments>;
+class rule_optimizer : public optimizer<Device, Model> {
+    using base = optimizer<Device, Model>;
 
   public:
     /// Updates parameters, moments and copies. Throws state_error if the same gradients were used before, if unscale,
@@ -38,7 +39,7 @@ class rule_optimizer : public optimizer<Device, Model, Rule::moments> {
     rule_optimizer(Device& device, Model& model, const Rule& rule, double lr, double weight_decay, std::uint64_t seed,
                    std::vector<parameter_group> groups, double ema_decay = 0, const char* name = Rule::name,
                    bool allocates = true)
-        : base(name, device, model, lr, weight_decay, std::move(groups),
+        : base(name, device, model, lr, weight_decay, std::move(groups), Rule::moments,
                rule.keeps() && allocates ? base::kept::yes : base::kept::no, ema_decay),
           rule_(rule),
           seed_(seed) {}

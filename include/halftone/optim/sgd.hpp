@@ -28,6 +28,10 @@ using kernel::momentum_kind;
 /// For {.kind = ht::nesterov}.
 inline constexpr momentum_kind nesterov = momentum_kind::nesterov;
 
+template <class Device, class Model>
+class sgd;
+struct sgd_8bit_options;
+
 /// SGD's hyperparameters, with the defaults of torch.optim.SGD.
 struct sgd_options {
     double lr = 1e-3;
@@ -37,6 +41,12 @@ struct sgd_options {
     momentum_kind kind = momentum_kind::plain;
     std::uint64_t seed = 0;  ///< seed of stochastic rounding, if the policy uses it
     double ema_decay = 0;    ///< decay of the parameters' moving average (optim/average.hpp); 0: no average
+
+    static constexpr const char* name = kernel::sgd_rule::name;
+    template <class Device, class Model>
+    using optimizer = sgd<Device, Model>;
+    using eight_bit = sgd_8bit_options;
+    static constexpr double flops_per_element = 8;
 };
 
 namespace detail {

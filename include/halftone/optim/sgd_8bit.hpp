@@ -19,6 +19,9 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+template <class Device, class Model>
+class sgd_8bit;
+
 /// SGD's hyperparameters, and the size from which parameters have an 8-bit momentum.
 struct sgd_8bit_options {
     double lr = 1e-3;
@@ -29,6 +32,17 @@ struct sgd_8bit_options {
     extent min_8bit_size = 4096;  ///< parameters of fewer elements have a momentum in the `state` type
     std::uint64_t seed = 0;       ///< seed of stochastic rounding, if the policy uses it
     double ema_decay = 0;  ///< decay of the parameters' moving average (optim/average.hpp); 0: no average
+
+    static constexpr const char* name = "sgd_8bit";
+    template <class Device, class Model>
+    using optimizer = sgd_8bit<Device, Model>;
+    static constexpr double flops_per_element = sgd_options::flops_per_element;
+    /// The options with which moments in 8 bits take the place of those of ht::sgd.
+    static std::optional<sgd_8bit_options> of(const sgd_options& o) {
+        if (o.momentum == 0) return std::nullopt;
+        return sgd_8bit_options{.lr = o.lr, .momentum = o.momentum, .dampening = o.dampening, .weight_decay = o.weight_decay,
+                                .kind = o.kind, .seed = o.seed, .ema_decay = o.ema_decay};
+    }
 };
 
 /// Stochastic gradient descent with its momentum in 8 bits over a model's parameters. Device and model must outlive it.
@@ -44,11 +58,11 @@ class sgd_8bit : public detail::eight_bit_optimizer<Device, Model, kernel::sgd_r
              std::initializer_list<parameter_group> groups = {})
         : sgd_8bit(device, model, options, std::vector<parameter_group>(groups)) {}
     sgd_8bit(Device& device, Model& model, const sgd_8bit_options& options, std::vector<parameter_group> groups)
-        : base("sgd_8bit", device, model, {options.momentum, options.dampening, options.kind}, options.lr,
+        : base(sgd_8bit_options::name, device, model, {options.momentum, options.dampening, options.kind}, options.lr,
                options.weight_decay, options.seed, std::move(groups), options.ema_decay, options.min_8bit_size),
           options_(options) {
         base::check_rate("momentum", options.momentum);
-        detail::check_momentum("sgd_8bit", options);
+        detail::check_momentum(sgd_8bit_options::name, options);
         if (options.momentum == 0)
             fail<argument_error>("sgd_8bit: momentum is 0; expected more than 0, since ht::sgd without it has no state");
     }

@@ -180,7 +180,7 @@ class trainer_checkpoints final : public trainer_callback {
         } else if (detail::has_checkpoints(a)) {
             files_.on_all([&] { check_folder(a); });
         }
-        trainer.note_keeper();
+        trainer.note_checkpoints();
         trainer.add_callback(*this);
     }
 

@@ -3,16 +3,16 @@
 /// A memory budget of a trainer: of the measures that the user allows, the cheapest combination whose plan fits.
 ///
 ///     ht::trainer trainer{device, model, {.per_device_train_batch_size = 16, .max_steps = 1000,
-///                                         .memory_budget = std::size_t{200} << 20}};
+///                                         .memory = {.budget = std::size_t{200} << 20}}};
 ///     trainer.train(data);                                       // the peak of device.memory().usage() is within it
-///     std::cout << trainer.memory_choice()->text << '\n';
+///     std::cout << trainer.budget()->text << '\n';
 ///
 /// The measures, with what they cost:
 ///
 /// micro-batches of fewer rows, and more of them: every product reads its weights once more a micro-batch
 /// the first n blocks are computed again in the backward pass: their forward pass once more
 /// logits are computed again in the backward pass: the head's product once more
-/// moments in 8 bits, by adamw_8bit: nothing, but other bits than AdamW's, and so only if asked for
+/// moments in 8 bits, by adamw_8bit or another optimizer's form in 8 bits: nothing, but other bits, and so only if asked for
 ///
 /// Time is counted in multiplications, so that the choice, and with it the bits of a run, depends on shapes alone. Blocks
 /// are alike, and of equally many the first ones save the most: their values are computed again after those of later
@@ -42,7 +42,7 @@ struct memory_choice {
     extent accumulation = 1;       ///< micro-batches in a step
     int recomputed_blocks = 0;     ///< the first ones, which are computed again in the backward pass
     bool keeps_logits = true;      ///< false: logits are computed again in the backward pass
-    bool eight_bit_moments = false;  ///< true: adamw_8bit in place of adamw
+    bool eight_bit_moments = false;  ///< true: adamw_8bit in place of adamw, say
     double more_operations = 0;    ///< what it adds, as a fraction of the run's operations as asked for
     std::size_t budget_bytes = 0;
     std::size_t peak_bytes = 0;    ///< the run's peak by its plan

@@ -21,12 +21,13 @@
 #include <halftone/optim/groups.hpp>
 #include <halftone/train/callback.hpp>
 #include <halftone/train/memory_budget.hpp>
+#include <halftone/train/trainer_optimizer.hpp>
 #include <halftone/train/training_data.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-template <class Device, class Model, class Kind>
+template <class Device, class Model, class Kind, optimizer_options Options>
 class trainer;
 
 namespace detail {
@@ -48,32 +49,35 @@ concept has_logits_to_keep = requires(Model& model) { model.store_logits(keep_lo
 
 /// Makes a model recompute every n-th block. Throws argument_error for a model that cannot.
 template <class Model>
-void set_checkpointing(Model& model, int every) {
+void set_checkpointing(Model& model, [[maybe_unused]] int every) {
     if constexpr (requires { model.checkpoint_every(every); }) {
         model.checkpoint_every(every);
     } else {
-        fail<argument_error>("training_arguments: checkpointing is ", every,
-                             " for a model that has no checkpoint_every(n); call ht::checkpoint in the model itself");
+        fail<argument_error>("training_arguments: gradient_checkpointing for a model that has no checkpoint_every(n); call "
+                             "ht::checkpoint in the model itself");
     }
 }
 
 /// The arguments with which a trainer is made: where its budget may choose moments in 8 bits, it begins with these, which
 /// take less memory than what may replace them.
-inline training_arguments begun_within_budget(training_arguments a) {
-    if (a.memory_budget != 0 && a.memory_budget_measures.eight_bit_moments) a.optim = optimizer_name::adamw_8bit;
+template <optimizer_options Options>
+training_arguments begun_within_budget(training_arguments a, const asked_optimizer<Options>& asked) {
+    a.optim = asked.name;
+    if (a.memory.budget != 0 && a.memory.measures.eight_bit_moments && asked.has_eight_bits())
+        a.optim = asked.eight_bit_name();
     return a;
 }
 
 /// Makes a model and the arguments of its trainer do what was chosen; no blocks to compute again: those of the model itself.
-template <class Model>
-void follow(const memory_choice& way, optimizer_name asked, Model& model, training_arguments& arguments) {
-    arguments.optim = way.eight_bit_moments ? optimizer_name::adamw_8bit : asked;
+template <optimizer_options Options, class Model>
+void follow(const memory_choice& way, const asked_optimizer<Options>& asked, Model& model, training_arguments& arguments) {
+    arguments.optim = way.eight_bit_moments ? asked.eight_bit_name() : asked.name;
     arguments.per_device_train_batch_size = way.micro_batch;
     arguments.gradient_accumulation_steps = way.accumulation;
     if constexpr (made_of_blocks<Model>) {
         if (way.recomputed_blocks != 0) {
             model.checkpoint_where([&way](int block) { return block < way.recomputed_blocks; });
-            arguments.checkpointing = 0;
+            arguments.gradient_checkpointing = false, arguments.memory.checkpoint_every = 1;
         }
     }
     if constexpr (has_logits_to_keep<Model>) {
@@ -98,12 +102,12 @@ inline std::string layers_text(const std::vector<planned_parameter>& layers) {
 }
 
 /// A trainer's run, as far as its memory is concerned. Refers to its arguments.
-template <class Device, class Model, class Kind, class Data>
+template <class Device, class Model, class Kind, class Data, optimizer_options Options = adamw_options>
 struct planned_run {
     Device& device;
     Model& model;
     const training_arguments& arguments;
-    optimizer_name asked;  ///< arguments.optim is what the trainer has now
+    const asked_optimizer<Options>& asked;  ///< arguments.optim is what the trainer has now
     const std::vector<parameter_group>& groups;
     Data& data;
 
@@ -113,7 +117,7 @@ struct planned_run {
     budget_question question() const {
         const extent rows = arguments.per_device_train_batch_size, all = rows * arguments.gradient_accumulation_steps;
         budget_question q{rows,  arguments.gradient_accumulation_steps,        1, {},
-                          false, asked == optimizer_name::adamw, arguments.memory_budget_measures};
+                          false, asked.has_wide_moments(), arguments.memory.measures};
         q.length = std::max<extent>(1, data.sample(0, all).size() / all);
         if constexpr (made_of_blocks<Model>) q.work = model.work(q.length);
         if constexpr (has_logits_to_keep<Model>) q.has_logits = true;
@@ -150,6 +154,9 @@ struct planned_run {
         }
     };
 
+    /// What is asked for by these arguments, whose `optim` is a form of the optimizer.
+    asked_optimizer<Options> of_asked(const training_arguments& few) const { return {asked.options, few.optim}; }
+
     /// Runs on the twin; with `own`, makes the model and the trainer alone, and tells their bytes.
     template <class Twin>
     void run_on(Twin& twin, const memory_choice& way, std::size_t* own) const {
@@ -160,14 +167,15 @@ struct planned_run {
         freeze_as(model.parameters(), again.parameters());
         training_arguments few = arguments;
         if (own == nullptr) follow(way, asked, again, few);
-        few.memory_budget = 0;
+        few.memory.budget = 0;
         few.auto_find_batch_size = false;
-        few.memory_history.clear();
+        few.memory.history.clear();
         few.save_steps = 0, few.save_strategy = save_strategy::steps;
         few.load_best_model_at_end = false;
         few.resume_from_checkpoint.clear();
-        few.numerics_steps = few.numerics_steps == 0 || few.numerics_steps > few.max_steps ? 0 : 1;
-        trainer<Twin, Model, Kind> run(twin, again, few, Kind{}, groups);
+        std::int64_t& looks = few.diagnosis.numerics_steps;
+        looks = looks == 0 || looks > few.max_steps ? 0 : 1;
+        trainer<Twin, Model, Kind, Options> run(twin, again, few, of_asked(few), Kind{}, groups);
         if (own != nullptr) {
             const memory_usage& usage = twin.memory().usage();
             *own = usage.live() - usage.live(memory_kind::workspace);
@@ -179,11 +187,11 @@ struct planned_run {
         const bool goes_on = few.eval_steps != 0 && few.eval_steps < few.max_steps;
         if (goes_on) callback.last = std::min<std::int64_t>(2, few.max_steps - 1);
         run.add_callback(callback);
-        constexpr typename trainer<Twin, Model, Kind>::no_evaluation nothing{};
+        constexpr typename trainer<Twin, Model, Kind, Options>::no_evaluation nothing{};
         run.train_steps(data, nothing);
         if constexpr (evaluation_data<Data>) {
             if (few.eval_steps == 0 || few.eval_steps > few.max_steps) return;
-            run.evaluate_first(data, 2 * few.per_device_eval_batch_size);
+            run.evaluation_.of_windows(data, 2 * few.per_device_eval_batch_size);
             run.stop_.store(false);
             if (goes_on) run.train_steps(data, nothing);
         }
@@ -194,7 +202,7 @@ struct planned_run {
 template <class Run>
 memory_choice choose_of_plannable(const Run& run) {
     const budget_question q = run.question();
-    const std::size_t budget = run.arguments.memory_budget;
+    const std::size_t budget = run.arguments.memory.budget;
     const std::ptrdiff_t foreign = run.foreign_bytes();
     const auto peak_of = [&](const memory_choice& way) {
         return static_cast<std::size_t>(static_cast<std::ptrdiff_t>(run.plan(way).peak_bytes) + foreign);
@@ -205,7 +213,7 @@ memory_choice choose_of_plannable(const Run& run) {
     });
     const std::string words = budget_words(q, way);
     if (!fits) {
-        throw budget_error(sentence("memory_budget: the run needs ", way.peak_bytes, " bytes",
+        throw budget_error(sentence("memory.budget: the run needs ", way.peak_bytes, " bytes",
                                     words.empty() ? "" : " with ", words, "; ", way.peak_bytes - budget, " more than the ",
                                     budget, " given; it would take ", budget_remedies(q)),
                            way.peak_bytes, budget);
@@ -247,7 +255,7 @@ template <class Run>
 memory_choice choose_measures(const Run& run) {
     if constexpr (!Run::is_plannable) {
         fail<argument_error>(
-            "training_arguments: memory_budget of a model that cannot be planned; give it a config() from which it is made, "
+            "training_arguments: memory.budget of a model that cannot be planned; give it a config() from which it is made, "
             "as model{device, config}");
     } else {
         return choose_of_plannable(run);

@@ -49,9 +49,9 @@ class parallel_ranks final : public trainer_ranks {
 /// other numbers on each rank. Steps are not captured.
 ///
 /// This, train() and evaluate() are collective. Throws argument_error for arguments that let a rank choose micro-batches of
-/// its own (auto_find_batch_size, memory_budget) and as data_parallel does, and state_error if called twice.
-template <class Device, class Model, class Kind>
-void join(trainer<Device, Model, Kind>& t, communicator& comm) {
+/// its own (auto_find_batch_size, memory.budget) and as data_parallel does, and state_error if called twice.
+template <class Device, class Model, class Kind, class Options>
+void join(trainer<Device, Model, Kind, Options>& t, communicator& comm) {
     t.join([&](Device& device, auto& acc, const training_arguments& arguments) -> std::unique_ptr<detail::trainer_ranks> {
         using accumulator_type = std::remove_reference_t<decltype(acc)>;
         return std::make_unique<detail::parallel_ranks<data_parallel<Device, accumulator_type>>>(

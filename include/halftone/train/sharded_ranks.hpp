@@ -38,8 +38,8 @@ class sharded_ranks final : public trainer_ranks {
 
 /// From now on the trainer trains with the other ranks of `sharded`, a division of its model, which must outlive it; as
 /// join(trainer, comm). Throws argument_error unless the division was told the trainer's gradient_accumulation_steps.
-template <class Device, class Model, class Kind, class Strategy>
-void join(trainer<Device, Model, Kind>& t, shard<Device, Model, Strategy>& sharded) {
+template <class Device, class Model, class Kind, class Options, class Strategy>
+void join(trainer<Device, Model, Kind, Options>& t, shard<Device, Model, Strategy>& sharded) {
     t.join([&](Device&, auto&, const training_arguments& arguments) -> std::unique_ptr<detail::trainer_ranks> {
         const int told = sharded.options().micro_batches;
         if (told != 0 && told != static_cast<int>(arguments.gradient_accumulation_steps)) {

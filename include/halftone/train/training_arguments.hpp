@@ -5,6 +5,10 @@
 ///     ht::training_arguments args{.per_device_train_batch_size = 2, .gradient_accumulation_steps = 8, .max_steps = 5000,
 ///                                 .learning_rate = 2e-4, .lr_scheduler_type = ht::cosine, .warmup_ratio = 0.03};
 ///
+/// What is halftone's own is in three structs, for memory, for diagnosis and for the loss scale:
+///
+///     ht::training_arguments args{.max_steps = 5000, .memory = {.budget = std::size_t{200} << 20}, .scaler = {.growth_interval = 100}};
+///
 /// A step's batch has per_device_train_batch_size times gradient_accumulation_steps rows. Defaults are theirs, except
 /// for max_steps, which is required in place of epochs.
 #pragma once
@@ -41,20 +45,12 @@ enum class save_strategy {
     best,   ///< after evaluations that are better than all before
 };
 
-/// The trainer's optimizer, by its name in halftone.
-enum class optimizer_name {
-    adamw,
-    adamw_8bit,  ///< AdamW with moments in 8 bits (optim/adamw_8bit.hpp)
-};
-/// "adamw" or "adamw_8bit".
-constexpr const char* name(optimizer_name o) { return o == optimizer_name::adamw ? "adamw" : "adamw_8bit"; }
-
-/// What a trainer may do to stay within its memory_budget (train/memory_budget.hpp).
+/// What a trainer may do to stay within its memory.budget (train/memory_budget.hpp).
 struct memory_measures {
     bool micro_batches = true;  ///< smaller ones, and more of them: sums of gradients are rounded in another order
     bool recomputation = true;  ///< the first blocks are computed again in the backward pass, as many as needed
     bool logits = true;         ///< logits are computed again in the backward pass
-    bool eight_bit_moments = false;  ///< optim becomes adamw_8bit
+    bool eight_bit_moments = false;  ///< optim becomes adamw_8bit, or the form in 8 bits of another optimizer that has one
 };
 
 /// Further arguments of some schedules, under the names of Hugging Face's lr_scheduler_kwargs.
@@ -67,26 +63,52 @@ struct lr_scheduler_arguments {
     double min_lr_ratio = 0;                      ///< of warmup_stable_decay: the fraction at the beginning and the end
 };
 
-/// The arguments of the trainer, under the names of Hugging Face's TrainingArguments.
+/// Memory, by halftone's own arguments.
+struct memory_arguments {
+    int checkpoint_every = 1;     ///< with gradient_checkpointing every n-th block is computed again (the model's
+                                  ///< checkpoint_every)
+    std::size_t budget = 0;       ///< the most bytes that may be in use on the device while train() runs, which begins with
+                                  ///< choosing how (train/memory_budget.hpp), for batches of equal shapes; 0: no limit
+    memory_measures measures{};   ///< what it may choose
+    std::string history{};        ///< FILE.html, .json or .pickle: the allocations of the run from the trainer's construction on
+                                  ///< (observe/memory/history.hpp), written when train() returns, and where memory runs out;
+                                  ///< empty: none
+};
+
+/// What is examined. Both need a trainer with a watched tape.
+struct diagnosis_arguments {
+    overflow_search find_overflow = overflow_search::off;
+    std::int64_t numerics_steps = 0;  ///< steps between two numerics views (observe/numerics/numerics.hpp); 0: none
+};
+
+/// The loss scale, if the model's policies need one (scale/grad_scaler.hpp), and steps that are skipped.
+struct scaler_arguments {
+    float init_scale = 65536;
+    int growth_interval = 2000;
+    float min_scale = 1.17549435e-38f, max_scale = 3.40282347e+38f;  ///< its limits
+    int hysteresis = 1;         ///< consecutive overflows before it is reduced
+    double outlier_factor = 0;  ///< steps are skipped whose loss or gradient norm is this number of standard deviations above
+                                ///< the mean of earlier ones (scale/outlier_guard.hpp), with a loss scale or without; 0: none
+    int outlier_window = 128;   ///< the number of earlier steps; judged once there are half of them
+};
+
+/// The arguments of the trainer: under the names of Hugging Face's TrainingArguments, and halftone's own in three structs.
 struct training_arguments {
     extent per_device_train_batch_size = 8;        ///< rows of a micro-batch
     extent per_device_eval_batch_size = 8;
     extent gradient_accumulation_steps = 1;        ///< micro-batches of a step, weighted by their share of targets
-    int checkpointing = 0;  ///< every n-th block is computed again in the backward pass (the model's checkpoint_every);
-                            ///< 0: as the model has it
+    bool gradient_checkpointing = false;           ///< blocks are computed again in the backward pass, all of them or every
+                                                   ///< memory.checkpoint_every-th; false: as the model has it
     std::int64_t max_steps = 0;                    ///< steps of the run, skipped ones included
 
-    optimizer_name optim = optimizer_name::adamw;  ///< with adamw_8bit parameters of fewer than 4096 elements keep moments
-                                                   ///< in the `state` type
+    std::string optim{};                           ///< the optimizer's name: adamw or adamw_8bit, or those of another one that
+                                                   ///< the trainer is given; empty: the one with moments in the `state` type
     double learning_rate = 5e-5;
     double weight_decay = 0;                       ///< of all parameters except biases and gains of norms
     double adam_beta1 = 0.9;
     double adam_beta2 = 0.999;
     double adam_epsilon = 1e-8;
     double max_grad_norm = 1;                      ///< 0: gradients are not clipped
-    double outlier_factor = 0;  ///< steps are skipped whose loss or gradient norm is this number of standard
-                                ///< deviations above the mean of earlier ones (scale/outlier_guard.hpp); 0: none
-    int outlier_window = 128;  ///< the number of earlier steps; judged once there are half of them
 
     schedule lr_scheduler_type = schedule::linear;
     double warmup_ratio = 0;                       ///< fraction of max_steps; used if warmup_steps is 0
@@ -108,30 +130,19 @@ struct training_arguments {
     std::string resume_from_checkpoint{};          ///< a checkpoint's folder, or "newest": the newest good one in output_dir,
                                                    ///< if there is one; empty: from the start
 
-    float initial_loss_scale = 65536;              ///< if the model's policies need a loss scale
-    int loss_scale_growth_interval = 2000;
-    float min_loss_scale = 1.17549435e-38f, max_loss_scale = 3.40282347e+38f;  ///< its limits
-    int loss_scale_hysteresis = 1;  ///< consecutive overflows before it is reduced
-
-    overflow_search find_overflow = overflow_search::off;
-    std::int64_t numerics_steps =
-        0;  ///< steps between two numerics views (observe/numerics/numerics.hpp); 0: none. Needs a watched tape, too
-    std::size_t memory_budget =
-        0;  ///< the most bytes that may be in use on the device while train() runs, which begins with choosing how
-            ///< (train/memory_budget.hpp), for batches of equal shapes; 0: no limit
-    memory_measures memory_budget_measures{};  ///< what it may choose
     bool auto_find_batch_size = false;  ///< where memory runs out in a step, it is taken again with micro-batches of half
                                         ///< the rows, and twice as many of them
-    std::string memory_history{};  ///< FILE.html, .json or .pickle: the allocations of the run from the trainer's
-                                   ///< construction on (observe/memory/history.hpp), written when train() returns, and
-                                   ///< where memory runs out; empty: none
     std::uint64_t seed = 42;                       ///< for stochastic rounding and dropout
     step_capture capture_steps = step_capture::automatic;
+
+    memory_arguments memory{};
+    diagnosis_arguments diagnosis{};
+    scaler_arguments scaler{};
 };
 
 namespace detail {
 
-inline void check_schedule(const training_arguments& a) {
+inline void check_schedule(const training_arguments& a, double learning_rate) {
     const lr_scheduler_arguments& k = a.lr_scheduler_kwargs;
     if (a.lr_scheduler_type != schedule::polynomial && a.lr_scheduler_type != schedule::warmup_stable_decay) return;
     if (a.final_lr_ratio != 0) {
@@ -140,9 +151,9 @@ inline void check_schedule(const training_arguments& a) {
                              "lr_scheduler_kwargs.min_lr_ratio");
     }
     if (a.lr_scheduler_type == schedule::polynomial) {
-        if (!(k.lr_end >= 0 && k.lr_end <= a.learning_rate))
+        if (!(k.lr_end >= 0 && k.lr_end <= learning_rate))
             fail<argument_error>("training_arguments: lr_scheduler_kwargs.lr_end is ", k.lr_end,
-                                 "; expected 0 to learning_rate, ", a.learning_rate);
+                                 "; expected 0 to learning_rate, ", learning_rate);
         if (!(k.power > 0 && is_finite(k.power)))
             fail<argument_error>("training_arguments: lr_scheduler_kwargs.power is ", k.power, "; expected more than 0");
         return;
@@ -178,11 +189,11 @@ inline void check_saving(const training_arguments& a) {
     }
 }
 
-/// The schedule of the run's optimizer.
-inline schedule_options schedule_of(const training_arguments& a) {
+/// The schedule of the run's optimizer, which has this rate.
+inline schedule_options schedule_of(const training_arguments& a, double learning_rate) {
     const lr_scheduler_arguments& k = a.lr_scheduler_kwargs;
     double final_ratio = a.final_lr_ratio;
-    if (a.lr_scheduler_type == schedule::polynomial) final_ratio = a.learning_rate > 0 ? k.lr_end / a.learning_rate : 0;
+    if (a.lr_scheduler_type == schedule::polynomial) final_ratio = learning_rate > 0 ? k.lr_end / learning_rate : 0;
     if (a.lr_scheduler_type == schedule::warmup_stable_decay) final_ratio = k.min_lr_ratio;
     return {.shape = a.lr_scheduler_type, .total_steps = a.max_steps, .warmup_steps = a.warmup_steps,
             .warmup_ratio = a.warmup_ratio, .final_ratio = final_ratio, .power = k.power,
@@ -190,16 +201,16 @@ inline schedule_options schedule_of(const training_arguments& a) {
 }
 
 inline void check_watching(const training_arguments& a, bool watches) {
-    if (watches || (a.find_overflow == overflow_search::off && a.numerics_steps == 0)) return;
+    if (watches || (a.diagnosis.find_overflow == overflow_search::off && a.diagnosis.numerics_steps == 0)) return;
     fail<argument_error>(
-        "training_arguments: ", a.numerics_steps == 0 ? "find_overflow" : "numerics_steps",
+        "training_arguments: ", a.diagnosis.numerics_steps == 0 ? "diagnosis.find_overflow" : "diagnosis.numerics_steps",
         " of a trainer that does not watch; make it as ht::trainer trainer{device, model, arguments, ht::watched}");
 }
 
 }  // namespace detail
 
-/// Throws argument_error, naming the first field outside its range.
-inline void check_arguments(const training_arguments& a) {
+/// Throws argument_error, naming the first field outside its range, for an optimizer of this rate.
+inline void check_arguments(const training_arguments& a, double optimizer_rate) {
     const auto at_least = [](const char* field, std::int64_t value, std::int64_t least) {
         if (value < least)
             fail<argument_error>("training_arguments: ", field, " is ", value, "; expected ", least, " or more");
@@ -216,9 +227,6 @@ inline void check_arguments(const training_arguments& a) {
         if (!(value >= 0 && value < 1))
             fail<argument_error>("training_arguments: ", field, " is ", value, "; expected 0 or more and less than 1");
     };
-    if (a.optim != optimizer_name::adamw && a.optim != optimizer_name::adamw_8bit)
-        fail<argument_error>("training_arguments: optim is number ", static_cast<int>(a.optim),
-                             "; expected optimizer_name::adamw or adamw_8bit");
     at_least("per_device_train_batch_size", a.per_device_train_batch_size, 1);
     at_least("per_device_eval_batch_size", a.per_device_eval_batch_size, 1);
     at_least("gradient_accumulation_steps", a.gradient_accumulation_steps, 1);
@@ -233,36 +241,41 @@ inline void check_arguments(const training_arguments& a) {
     below_one("adam_beta2", a.adam_beta2);
     number("adam_epsilon", a.adam_epsilon, 0);
     number("max_grad_norm", a.max_grad_norm, 0);
-    number("outlier_factor", a.outlier_factor, 0);
-    at_least("outlier_window", a.outlier_window, 4);
+    number("scaler.outlier_factor", a.scaler.outlier_factor, 0);
+    at_least("scaler.outlier_window", a.scaler.outlier_window, 4);
     if (!(a.warmup_ratio >= 0 && a.warmup_ratio <= 1))
         fail<argument_error>("training_arguments: warmup_ratio is ", a.warmup_ratio, "; expected 0 to 1");
     at_least("warmup_steps", a.warmup_steps, 0);
     if (!(a.final_lr_ratio >= 0 && a.final_lr_ratio <= 1)) {
         fail<argument_error>("training_arguments: final_lr_ratio is ", a.final_lr_ratio, "; expected 0 to 1");
     }
-    detail::check_schedule(a);
+    detail::check_schedule(a, optimizer_rate);
     at_least("logging_steps", a.logging_steps, 1);
     at_least("eval_steps", a.eval_steps, 0);
-    at_least("numerics_steps", a.numerics_steps, 0);
+    at_least("diagnosis.numerics_steps", a.diagnosis.numerics_steps, 0);
     detail::check_saving(a);
-    if (a.memory_budget != 0 && a.checkpointing != 0) {
-        fail<argument_error>("training_arguments: checkpointing is ", a.checkpointing,
-                             " together with a memory_budget, which chooses the blocks that are computed again; expected 0");
-    }
-    if (!(a.initial_loss_scale > 0 && is_finite(a.initial_loss_scale))) {
-        fail<argument_error>("training_arguments: initial_loss_scale is ", a.initial_loss_scale,
+    at_least("memory.checkpoint_every", a.memory.checkpoint_every, 1);
+    if (a.memory.checkpoint_every != 1 && !a.gradient_checkpointing)
+        fail<argument_error>("training_arguments: memory.checkpoint_every is ", a.memory.checkpoint_every,
+                             " without gradient_checkpointing; expected both, or 1");
+    if (a.memory.budget != 0 && a.gradient_checkpointing)
+        fail<argument_error>("training_arguments: gradient_checkpointing together with a memory.budget, which chooses the blocks "
+                             "that are computed again; expected one of them");
+    if (!(a.scaler.init_scale > 0 && is_finite(a.scaler.init_scale))) {
+        fail<argument_error>("training_arguments: scaler.init_scale is ", a.scaler.init_scale,
                              "; expected more than 0");
     }
-    at_least("loss_scale_growth_interval", a.loss_scale_growth_interval, 1);
-    at_least("loss_scale_hysteresis", a.loss_scale_hysteresis, 1);
-    if (!(a.min_loss_scale >= 0 && a.min_loss_scale <= a.initial_loss_scale &&
-          a.initial_loss_scale <= a.max_loss_scale && is_finite(a.max_loss_scale))) {
-        fail<argument_error>("training_arguments: loss scales from ", a.min_loss_scale, " to ", a.max_loss_scale,
-                             ", beginning with ", a.initial_loss_scale,
-                             "; expected 0 <= min_loss_scale <= initial_loss_scale <= max_loss_scale, all finite");
+    at_least("scaler.growth_interval", a.scaler.growth_interval, 1);
+    at_least("scaler.hysteresis", a.scaler.hysteresis, 1);
+    if (!(a.scaler.min_scale >= 0 && a.scaler.min_scale <= a.scaler.init_scale &&
+          a.scaler.init_scale <= a.scaler.max_scale && is_finite(a.scaler.max_scale))) {
+        fail<argument_error>("training_arguments: loss scales from ", a.scaler.min_scale, " to ", a.scaler.max_scale,
+                             ", beginning with ", a.scaler.init_scale,
+                             "; expected 0 <= scaler.min_scale <= scaler.init_scale <= scaler.max_scale, all finite");
     }
 }
+/// The same for the optimizer that the arguments describe.
+inline void check_arguments(const training_arguments& a) { check_arguments(a, a.learning_rate); }
 
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

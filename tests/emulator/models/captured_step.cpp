@@ -181,7 +181,7 @@ TEST_CASE("trainer on the emulated machine: captured steps have the bits and the
         ht::language_data data{ht::token_view{corpus}, {.context = 8, .vocabulary = 23, .held_out = 0.05}};
         ht::trainer trainer{device, model,
                             {.per_device_train_batch_size = 1, .gradient_accumulation_steps = 2, .max_steps = 9, .learning_rate = 1e-2, .warmup_steps = 2, .logging_steps = 4, .eval_steps = 6,
-                             .initial_loss_scale = 0x1p22f, .loss_scale_growth_interval = 2, .capture_steps = capture}};
+                             .capture_steps = capture, .scaler = {.init_scale = 0x1p22f, .growth_interval = 2}}};
         log_keeper keeper;
         trainer.add_callback(keeper);
         const ht::training_result result = trainer.train(data);
@@ -216,8 +216,8 @@ TEST_CASE("trainer on the emulated machine: unequal numbers of targets, differen
         machine device{quick(8)};
         ht::training_arguments a = unequal::few_steps(6);
         a.capture_steps = capture;
-        a.outlier_factor = 6;
-        a.outlier_window = 4;
+        a.scaler.outlier_factor = 6;
+        a.scaler.outlier_window = 4;
         return unequal::train<ht::amp_fp16>(device, {8, 0, 3, 1, 0}, 4, a);
     };
     const unequal::ended captured = train(ht::step_capture::automatic), plain = train(ht::step_capture::off);

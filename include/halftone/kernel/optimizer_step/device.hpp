@@ -107,7 +107,7 @@ struct optimizer_step_kernel {
         HALFTONE_UNROLL for (int e = 0; e < n; ++e) {
             float of[kinds];
             HALFTONE_UNROLL for (int k = 0; k < kinds; ++k) of[k] = m[k][e];
-            w[e] = floats::updated(p.scalars.rule, w[e], read_gradient(g[e], p.factors), of, keeps);
+            w[e] = floats::updated_by_rule(p.scalars.rule, w[e], read_gradient(g[e], p.factors), of, keeps);
             HALFTONE_UNROLL for (int k = 0; k < kinds; ++k) m[k][e] = of[k];
         }
         return w;

@@ -3,7 +3,7 @@
 /// The rules' arithmetic on single floats, for GPU threads. The functions have the names of those on the CPU's vectors
 /// (exec/cpu/simd.hpp), so that a rule is written once.
 ///
-///     w = on_device::floats::updated(scalars, w, g, moments, keeps);
+///     w = on_device::floats::updated_by_rule(scalars, w, g, moments, keeps);
 #pragma once
 
 #include <cmath>
@@ -46,3 +46,19 @@ HALFTONE_HD HALFTONE_INLINE float select(bool condition, float yes, float no) { 
 #include <halftone/kernel/optimizer_step/rule/sgd.simd.hpp>
 #undef HALFTONE_SET
 #define HALFTONE_SET portable
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel::on_device {
+namespace floats {
+
+/// updated() of any rule: one of a program's own (rule/own.hpp) is found in the namespace of its scalars.
+template <class Scalars, int Moments>
+HALFTONE_HD HALFTONE_INLINE float updated_by_rule(const Scalars& s, float w, float g, float (&moments)[Moments], bool keeps) {
+    return updated(s, w, g, moments, keeps);
+}
+
+}  // namespace floats
+}  // namespace kernel::on_device
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The memory of a trainer's run: its budget, its history, and what is known where memory runs out. Included by trainer.hpp.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <halftone/observe/memory/history.hpp>
+#include <halftone/train/planned_run.hpp>
+#include <halftone/train/trainer_context.hpp>
+#include <halftone/train/training_step.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
+
+/// What a trainer was asked for, which plans of its run need, and what was chosen to stay within its budget.
+template <class Device, class Model, class Kind, optimizer_options Options>
+class trainer_memory {
+    using context_type = trainer_context<Device, Model>;
+    using step_type = training_step<Device, Model, Kind, Options>;
+
+  public:
+    trainer_memory(context_type& context, const asked_optimizer<Options>& asked, std::vector<parameter_group> groups)
+        : context_(&context),
+          asked_(asked),
+          groups_(std::move(groups)),
+          history_(memory_history_in(*context.device, context.arguments.memory.history)) {}
+
+    /// Chooses how the run stays within its budget, and makes model, arguments and optimizer do so.
+    template <class Data>
+    const memory_choice& fit_to_budget(Data& data, step_type& step) {
+        choice_ = choose_measures(planned(data));
+        training_arguments& a = context_->arguments;
+        const std::string before = a.optim;
+        follow(*choice_, asked_, *context_->model, a);
+        if (a.optim != before) {
+            step.optimizer.remake(*context_->device, *context_->model, asked_, a.optim,
+                                  with_undecayed(context_->model->parameters(), groups_));
+            step.optimizer.base().set_schedule(schedule_of(a, asked_.options.lr));
+        }
+        return *choice_;
+    }
+    /// What was chosen; empty: nothing yet.
+    const std::optional<memory_choice>& choice() const { return choice_; }
+
+    /// The history that the arguments ask for; nullptr: none.
+    memory_history* history() const { return history_.get(); }
+
+    /// Throws the error that is being handled again, with `place` and with what would fit.
+    template <class Data>
+    [[noreturn]] void explain(const out_of_memory& e, const std::string& place, Data& data) const {
+        fail<out_of_memory>(e.what(), place, explained(planned(data)));
+    }
+
+  private:
+    template <class Data>
+    planned_run<Device, Model, Kind, Data, Options> planned(Data& data) const {
+        return {*context_->device, *context_->model, context_->arguments, asked_, groups_, data};
+    }
+
+    context_type* context_;
+    asked_optimizer<Options> asked_;
+    std::vector<parameter_group> groups_;
+    std::unique_ptr<memory_history> history_;
+    std::optional<memory_choice> choice_;
+};
+
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

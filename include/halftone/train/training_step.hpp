@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What a step of a trainer computes: the passes of its micro-batches, and the update. Included by trainer.hpp.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <halftone/observe/numerics/numerics.hpp>
+#include <halftone/observe/overflow/overflow.hpp>
+#include <halftone/observe/watch/watched_tape.hpp>
+#include <halftone/optim/clip.hpp>
+#include <halftone/scale/grad_scaler.hpp>
+#include <halftone/scale/outlier_guard.hpp>
+#include <halftone/train/loss_meter.hpp>
+#include <halftone/train/scaled_loss.hpp>
+#include <halftone/train/trainer_context.hpp>
+#include <halftone/train/trainer_optimizer.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
+
+/// The optimizer, scale, gradients and losses of a trainer, and a step that changes them.
+template <class Device, class Model, class Kind, optimizer_options Options>
+class training_step {
+    using context_type = trainer_context<Device, Model>;
+    struct no_finder {};
+
+  public:
+    static constexpr bool watches = std::is_same_v<Kind, watched_tape>;
+
+    training_step(context_type& context, const asked_optimizer<Options>& asked, std::vector<parameter_group> groups)
+        : optimizer(*context.device, *context.model, asked, context.arguments.optim, std::move(groups)),
+          accumulator(*context.model),
+          scaler(*context.device, {.init_scale = context.arguments.scaler.init_scale,
+                                   .growth_interval = context.arguments.scaler.growth_interval,
+                                   .min_scale = context.arguments.scaler.min_scale,
+                                   .max_scale = context.arguments.scaler.max_scale,
+                                   .hysteresis = context.arguments.scaler.hysteresis,
+                                   .enabled = model_needs_scaling<Model>}),
+          tape(*context.device),
+          losses(*context.device, static_cast<std::size_t>(std::min<std::int64_t>(context.arguments.logging_steps, 4096))),
+          context_(&context) {
+        const training_arguments& a = context.arguments;
+        tape.seed(a.seed);
+        optimizer.base().set_schedule(schedule_of(a, asked.options.lr));
+        if (a.scaler.outlier_factor > 0) {
+            guard.emplace(*context.device, outlier_options{.factor = a.scaler.outlier_factor,
+                                                           .window = a.scaler.outlier_window,
+                                                           .warm_up = a.scaler.outlier_window / 2,
+                                                           .of = outlier_of::both});
+        }
+        if constexpr (watches) {
+            if (a.diagnosis.find_overflow == overflow_search::on) finder_.emplace(*context.device, tape);
+        }
+    }
+
+    /// Runs the passes of this rank's micro-batches of a step's batch, and the update.
+    template <class Batch>
+    void train_on(const Batch& batch) {
+        part_ = nullptr;
+        const extent own = context_->arguments.gradient_accumulation_steps, micro_batches = own * context_->rank_count();
+        extent index = 0;
+        for (const auto& micro : batch.split(micro_batches)) {
+            if (index++ / own != context_->rank()) continue;
+            const auto loss = [&] {
+                const scoped_range part(context_->listener, "forward", track::forward);
+                return context_->model->loss(tape, micro);
+            }();
+            if constexpr (counts_targets<Batch> && counts_targets<decltype(micro)>) {
+                if (micro_batches > 1) {
+                    const auto part = of_ranks(loss * share_of(tape, micro, batch));
+                    note_loss(part, part);
+                    continue;
+                }
+            }
+            note_loss(of_ranks(loss / static_cast<float>(micro_batches)), loss);
+        }
+        if (context_->ranks != nullptr) {
+            losses.set_step(context_->ranks->add_up(losses.step()));
+            if (guard) guard->set_step(context_->ranks->add_up(guard->step()));
+        }
+        update();
+        losses.end_step();
+    }
+    /// The same, uncaptured, with its tensors observed.
+    template <class Batch>
+    void observe_on(const Batch& batch) {
+        if constexpr (watches) {
+            numerics_collector<Device> numerics(*context_->device, tape);
+            const float scale = scaler.get_scale();
+            train_on(batch);
+            const scoped_range here(context_->listener, "numerics", track::files);
+            const numerics_view view = numerics.take(*context_->model, scale, context_->state.step + 1);
+            context_->for_each_callback([&](trainer_callback& c) { c.on_numerics(context_->state, view); });
+        }
+    }
+
+    /// Runs the passes of a micro-batch of the largest shape, and drops what they computed: the memory that they needed
+    /// is there from then on, and batches of other shapes fit in. Not done for models with states that a forward pass
+    /// changes, such as running statistics.
+    template <class Data>
+    void warm_up(Data& data) {
+        for (const auto& e : context_->model->parameters().entries()) {
+            if (e.is_state) return;
+        }
+        const range here(context_->listener, "warm-up", pass::update);
+        const random_state draws = tape.random_state();
+        const auto largest = data.largest(context_->arguments.per_device_train_batch_size);
+        {
+            const auto loss = context_->model->loss(tape, largest);
+            tape.backward(scaler.scale(of_ranks(loss)), accumulator);
+        }
+        drop();
+        tape.restore(draws);
+    }
+    /// Cleans up after a step that ended with an exception.
+    void drop() {
+        tape.clear();
+        accumulator.discard();
+        losses.discard();
+        if (guard) guard->discard();
+        scaler.load(scaler.state());  // begins a new round
+        if constexpr (watches) tape.begin_step();
+    }
+
+    /// Notes what runs now, for messages, where it is not in an operation of the tape; nullptr: it is.
+    void note_part(const char* part) { part_ = part; }
+    /// The operation that ran last, its pass and its layer.
+    template <class Inference>
+    std::string place_of_last(Inference& inference) const {
+        if (context_->is_evaluating) return inference.graph().place_of_last();
+        if (part_ != nullptr) return part_;
+        if constexpr (watches) {
+            if (std::string place = tape.hook().place_of_last(); !place.empty()) return place;
+        }
+        return tape.graph().place_of_last();
+    }
+    /// Tells callbacks of the steps that were skipped since the last call. Waits for the device.
+    void tell_overflows() {
+        if constexpr (watches) {
+            if (!finder_) return;
+            for (const overflow& o : finder_->take(*context_->model)) {
+                if (o.is_skipped()) context_->for_each_callback([&](trainer_callback& c) { c.on_overflow(context_->state, o); });
+            }
+        }
+    }
+
+    chosen_optimizer<Device, Model, Options> optimizer;
+    halftone::accumulator<through_scaler, types<Model>> accumulator;
+    grad_scaler<Device> scaler;
+    halftone::tape<Device, Kind> tape;
+    loss_meter<Device> losses;
+    std::optional<outlier_guard<Device>> guard{};
+    std::optional<measured_norm<Device>> norm{};  ///< of the last step; none without clipping
+
+  private:
+    template <class Loss>
+    rank_loss<Loss> of_ranks(const Loss& loss) const {
+        return {loss, context_->rank_count()};
+    }
+    /// Adds the gradients of `part`, of a batch's loss; means are computed from `told`.
+    template <class Part, class Told>
+    void note_loss(const Part& part, const Told& told) {
+        const scoped_range whole(context_->listener, "backward", track::backward);
+        tape.backward(scaler.scale(part), accumulator);
+        check_scaled<Model>(accumulator);
+        losses.add(told);
+        if (guard) guard->add(told);
+    }
+
+    void update() {
+        const scoped_range whole(context_->listener, "optimizer", track::update);
+        part_ = "unscale (update)";
+        auto gradients = [&] {
+            const range here(context_->listener, "unscale", pass::update);
+            return scaler.unscale(accumulator.take());
+        }();
+        if (guard) guard->watch(gradients);
+        if (context_->arguments.max_grad_norm > 0) {
+            part_ = "clip_grad_norm (update)";
+            const range here(context_->listener, "clip_grad_norm", pass::update);
+            norm = clip_grad_norm(gradients, static_cast<float>(context_->arguments.max_grad_norm));
+        }
+        part_ = optimizer.part();
+        const range here(context_->listener, optimizer.base().name(), pass::update);
+        if (context_->listener != nullptr && context_->listener->wants_work())
+            context_->listener->work(optimizer.work(context_->device->memory().usage(), context_->model->parameters()));
+        [[maybe_unused]] const auto outcome = optimizer.visit([&](auto& o) { return o.step(gradients); });
+        if constexpr (watches) {
+            if (finder_) finder_->end_step(outcome);
+        }
+        scaler.update();
+    }
+
+    context_type* context_;
+    std::conditional_t<watches, std::optional<overflow_finder<Device>>, no_finder> finder_{};
+    const char* part_ = nullptr;
+};
+
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
