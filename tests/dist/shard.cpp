@@ -2,13 +2,19 @@
 /// \file
 /// Dividing a store among ranks: its layout and memory to the byte, whole-number gradients, rounding at random, overflow on
 /// some ranks, reads outside of a unit, and what is refused.
+#include <array>
+#include <atomic>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 
+#include <halftone/dist/data_parallel.hpp>
 #include <halftone/dist/shard.hpp>
 #include <halftone/dist/threads.hpp>
 #include <halftone/kernel/optimizer_step/eight_bit/cpu.hpp>
@@ -167,26 +173,53 @@ TEST_CASE("shard: a quarter of everything on each of four ranks, to the byte") {
     });
 }
 
-TEST_CASE("shard: an overflow on any rank is one on all, whichever pieces it is in") {
-    for (const int bad : {-1, 0, 2, 3}) {
-        CAPTURE(bad);
-        ht::run_ranks(4, [&](ht::communicator& comm) {
-            ht::cpu device{{.threads = 1}};
-            model<ht::amp_fp16> m{device, 700};
-            ht::shard sharded{device, m, comm, ht::zero2{}};
-            ht::accumulator acc{m};
-            ht::adamw optimizer{device, m};
-            ht::grad_scaler scaler{device, {.init_scale = 1024, .growth_interval = 1}};
-            small::tape tape;
-            tape.gradients = [&](std::size_t entry, std::size_t i) {
-                return comm.rank() == bad && entry == 2 && i == 650 ? std::numeric_limits<float>::infinity() : 1.0f;
-            };
-            tape.backward(scaler.scale(loss_of(comm)), acc, m.parameters());
-            const auto grads = scaler.unscale(acc.take());
-            CHECK(optimizer.step(grads).skipped() == (bad >= 0));
-            scaler.update();
-            CHECK(scaler.get_scale() == (bad >= 0 ? 512.0f : 2048.0f));
-        });
+/// Windows of four ranks under a strategy (`stage`, -1: ht::data_parallel). In turn none of them has a gradient that is not finite, and
+/// each of them one in each of the places: parameter and element. `found` counts the places in each rank's pieces.
+void check_overflows(int stage, std::span<const std::pair<std::size_t, std::size_t>> places, std::array<std::atomic<int>, 4>& found) {
+    ht::run_ranks(4, [&](ht::communicator& comm) {
+        ht::cpu device{{.threads = 1}};
+        model<ht::amp_fp16> m{device, 700};
+        std::optional<ht::shard<ht::cpu, model<ht::amp_fp16>, ht::zero>> sharded;
+        if (stage >= 0) sharded.emplace(device, m, comm, ht::zero(stage));
+        ht::accumulator acc{m};
+        std::optional<ht::data_parallel<ht::cpu, decltype(acc)>> plain;
+        if (stage < 0) plain.emplace(device, comm, acc);
+        ht::adamw optimizer{device, m};
+        ht::grad_scaler scaler{device, {.init_scale = 256, .growth_factor = 16, .growth_interval = 1}};
+        const auto parameters = [&] { return sharded ? values_of<ht::amp_fp16>(*sharded, m) : whole_numbers::masters_of(device, m); };
+        small::tape tape;
+        for (const auto& [bad_entry, bad_element] : places) {
+            const auto& entry = m.parameters().entries()[bad_entry];
+            const ht::element_range mine = m.parameters().updated_here(entry);
+            found[static_cast<std::size_t>(comm.rank())] += bad_element - mine.first < mine.count;
+            for (int bad = -1; bad < 4; ++bad) {
+                CAPTURE(stage);
+                CAPTURE(entry.path);
+                CAPTURE(bad);
+                const float value = bad % 2 == 0 ? std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN();
+                tape.gradients = [&](std::size_t e, std::size_t i) {
+                    return comm.rank() == bad && e == bad_entry && i == bad_element ? value : 1.0f;
+                };
+                const numbers before = parameters();
+                const float scale = scaler.get_scale();
+                tape.backward(scaler.scale(loss_of(comm)), acc, m.parameters());
+                const auto grads = scaler.unscale(acc.take());
+                CHECK(optimizer.step(grads).skipped() == (bad >= 0));
+                scaler.update();
+                CHECK(scaler.get_scale() == (bad >= 0 ? scale / 2 : scale * 16));
+                CHECK((parameters() == before) == (bad >= 0));
+            }
+        }
+    });
+}
+
+TEST_CASE("shard: an overflow on any rank is one on all, whichever piece it is in, under every strategy") {
+    // A place in each rank's piece of what fc1, fc2 and head are together, and one in the only piece of norm that has elements.
+    constexpr std::pair<std::size_t, std::size_t> places[] = {{0, 5}, {0, 650}, {1, 4}, {2, 650}, {3, 2}};
+    for (int stage = -1; stage <= 3; ++stage) {
+        std::array<std::atomic<int>, 4> found{};
+        check_overflows(stage, places, found);
+        for (const auto& of_rank : found) CHECK(of_rank > 0);
     }
 }
 

@@ -8,6 +8,8 @@
 #include "support/temporary_folder.hpp"
 #include "train/any_optimizer.hpp"
 
+namespace io_any_optimizer_tests {
+
 namespace ht = halftone;
 
 TEST_CASE_TEMPLATE("trainer of any optimizer: a resumed run has the parameters and moments of one that was not interrupted",
@@ -55,3 +57,5 @@ TEST_CASE("trainer of any optimizer: a checkpoint of another one is refused") {
     any::run<ht::lion_options> in_8_bits{device, a};
     CHECK_THROWS_AS(ht::trainer_checkpoints{in_8_bits.trainer}, ht::checkpoint_error);
 }
+
+}  // namespace io_any_optimizer_tests

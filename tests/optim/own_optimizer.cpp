@@ -8,7 +8,7 @@
 #include "optim/small_model.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace optim_own_optimizer_tests {
 
 namespace ht = halftone;
 
@@ -116,4 +116,4 @@ TEST_CASE("own optimizer: a rate out of range, and a step with a gradient whose 
     CHECK(optimizer.step(acc.take()).skipped());
 }
 
-}  // namespace
+}  // namespace optim_own_optimizer_tests

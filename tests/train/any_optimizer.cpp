@@ -8,9 +8,9 @@
 
 #include "train/any_optimizer.hpp"
 
-namespace ht = halftone;
+namespace train_any_optimizer_tests {
 
-namespace {
+namespace ht = halftone;
 
 /// The parameters after the same steps in a loop of one's own.
 template <class Options>
@@ -35,8 +35,6 @@ std::vector<std::byte> by_hand(ht::cpu& device) {
     }
     return support::bytes_of(model.parameters());
 }
-
-}  // namespace
 
 TEST_CASE_TEMPLATE("trainer of any optimizer: the bits of a loop written out, the bytes of its plan", Options, ANY_OPTIMIZER) {
     ht::cpu device{{.threads = 1}};
@@ -158,3 +156,5 @@ TEST_CASE("trainer of any optimizer: what contradicts its options, or names anot
                   ht::lion_options{.lr = 1e-4}) ==
           "training_arguments: lr_scheduler_kwargs.lr_end is 0.001; expected 0 to learning_rate, 0.0001");
 }
+
+}  // namespace train_any_optimizer_tests

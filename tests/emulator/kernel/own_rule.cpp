@@ -8,7 +8,7 @@
 
 #include "kernel/optimizer_step/own_rule_checks.hpp"
 
-namespace {
+namespace emulator_kernel_own_rule_tests {
 
 namespace ht = halftone;
 
@@ -23,4 +23,4 @@ TEST_CASE("a rule of a program's own on a GPU: the bits are the CPU's") {
     own_rule_checks::agrees(cpu, device);
 }
 
-}  // namespace
+}  // namespace emulator_kernel_own_rule_tests

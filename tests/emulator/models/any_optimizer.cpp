@@ -9,9 +9,9 @@
 
 #include "train/any_optimizer.hpp"
 
-namespace ht = halftone;
+namespace emulator_models_any_optimizer_tests {
 
-namespace {
+namespace ht = halftone;
 
 using machine = ht::emulator::device;
 
@@ -29,4 +29,4 @@ TEST_CASE_TEMPLATE("trainer of any optimizer: captured steps have the bits of un
     CHECK(plain.trainer.captured().replays() == 0);
 }
 
-}  // namespace
+}  // namespace emulator_models_any_optimizer_tests
