@@ -72,6 +72,8 @@ if command -v "$nvcc" >/dev/null 2>&1; then
     [[ -n $step ]] || { echo "regions: finds no preprocessor for the host among nvcc's steps"; exit 1; }
     (cd "$work" && eval "${step/ -E / -E -H }") 2>"$work/list" >/dev/null || { cat "$work/list"; exit 1; }
     judge halftone/cuda.cuh
+else
+    echo "not checked: halftone/cuda.cuh (there is no nvcc)"
 fi
 # wide_outside ASSEMBLY: functions that use such registers, but are in no set's namespace.
 wide_outside() {

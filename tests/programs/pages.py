@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Looks at pages in Chromium, 1280 and 400 pixels wide, in light and dark, and prints them.
 
-    pages.py OUT PAGE.html...
+    pages.py OUT PAGE.html|FOLDER...       of a folder, all pages in and below it
 
 Leaves screenshots and PDFs in the folder OUT. Ends with 1 and a line for each error on the console, each request for anything else,
 texts that overlap or are cut off, and pages that are wider than the screen; with 77 without playwright (PyPI) or Chromium.
@@ -79,7 +79,7 @@ def main():
     try:
         from playwright.sync_api import sync_playwright
     except ImportError as e:
-        print(f"skipped: {e}")
+        print(f"skipped: {e}; PyPI has playwright")
         return 77
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
@@ -87,13 +87,18 @@ def main():
         return 77
     out = pathlib.Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)
-    wrong = []
+    pages, wrong = [], []
+    for path in map(pathlib.Path, sys.argv[2:]):
+        pages += sorted(path.rglob("*.html")) if path.is_dir() else [path]
+    if not pages:
+        print("there are no pages")
+        return 1
     with sync_playwright() as p:
         browser = p.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        for name in sys.argv[2:]:
-            wrong += look(browser, pathlib.Path(name), out)
+        for page in pages:
+            wrong += look(browser, page, out)
         browser.close()
-    print("\n".join(wrong) or f"{len(sys.argv) - 2} pages are as they should be")
+    print("\n".join(wrong) or f"{len(pages)} pages are as they should be")
     return 1 if wrong else 0
 
 
