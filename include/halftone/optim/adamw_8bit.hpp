@@ -17,9 +17,9 @@
 ///
 /// Otherwise a step is that of ht::adamw: scaled gradients, clipping, skipped steps (which leave all codes unchanged),
 /// groups, frozen parameters, split masters, the average of parameters, step counts. The parameter is updated with the
-/// new moments before they are rounded, as in bitsandbytes. It decays before the update, as in torch.optim.AdamW, while
-/// in bitsandbytes it decays afterwards, a difference of lr * weight_decay times the update. The bits do not depend on
-/// the number of threads.
+/// new moments before they are rounded, as in bitsandbytes. It decays before the update, as in torch.optim.AdamW and
+/// in bitsandbytes on a CPU; on a GPU bitsandbytes decays afterwards, a difference of lr * weight_decay times the
+/// update. The bits do not depend on the number of threads.
 #pragma once
 
 #include <halftone/kernel/optimizer_step/rule/adamw.hpp>

@@ -20,7 +20,7 @@ void on_each_set(const Check& check) {
     });
 }
 
-TEST_CASE("8-bit state: the maps are bitsandbytes'") {
+TEST_CASE("8-bit state: the maps are the paper's, computed in double") {
     int compared = 0;
     for (const support::golden_line& line : support::read_golden("adamw_8bit.txt")) {
         if (line.kind != "map") continue;

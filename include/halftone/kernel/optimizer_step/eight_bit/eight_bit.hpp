@@ -13,7 +13,7 @@
 /// float; the parameter is updated with the new moments before these are rounded to codes. Then absmax becomes the
 /// largest magnitude of the block's new moments, and each code becomes that of the value nearest to moment / absmax, a
 /// quotient in float; of two that are equally near, that of the smaller magnitude. A negative moment gets the code of a
-/// negative value, even if 0 is nearer, as in bitsandbytes. A block of zeros has absmax 0 and the codes of 0. If absmax
+/// negative value, even if 0 is nearer. A block of zeros has absmax 0 and the codes of 0. If absmax
 /// is 0, any codes mean zeros, so memory that is set to zero is a valid initial state. Moments that are never negative
 /// use the unsigned map.
 ///

@@ -19,7 +19,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace reference {
 
-/// The values of codes 0 to 255, sorted, as bitsandbytes' create_dynamic_map returns them; they are floats.
+/// The values of codes 0 to 255, sorted, by the algorithm of bitsandbytes' create_dynamic_map in double; they are floats.
 inline std::vector<double> dynamic_map(bool has_sign) {
     std::vector<double> map{0, 1};
     for (int i = 0; i < 7; ++i) {
