@@ -12,7 +12,7 @@
 #include "kernel/optimizer_step/eight_bit_golden.hpp"
 #include "support/each_set.hpp"
 
-namespace {
+namespace kernel_optimizer_step_eight_bit_bitsandbytes_tests {
 
 using namespace eight_bit_checks;
 using doubles = std::vector<double>;
@@ -252,4 +252,4 @@ TEST_CASE("8-bit state: a step from bitsandbytes' state has bitsandbytes' parame
     });
 }
 
-}  // namespace
+}  // namespace kernel_optimizer_step_eight_bit_bitsandbytes_tests
