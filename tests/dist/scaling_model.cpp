@@ -213,8 +213,10 @@ void check_times(const std::vector<int>& stages, const std::vector<int>& numbers
     }
 }
 
-TEST_CASE("scaling: the time of a step of 2 ranks over a slowed wire is predicted within 15%" * doctest::skip()) { check_times({0, 3}, {2}); }
-TEST_CASE("scaling: the same for 4 ranks, and the stages between" * doctest::skip()) {
+TEST_CASE("scaling: the time of a step of 2 ranks over a slowed wire is predicted within 15%" * doctest::test_suite("times") * doctest::skip()) {
+    check_times({0, 3}, {2});
+}
+TEST_CASE("scaling: the same for 4 ranks, and the stages between" * doctest::test_suite("times") * doctest::skip()) {
     check_times({1, 2}, {2, 4});
     check_times({0, 3}, {4});
 }
