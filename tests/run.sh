@@ -6,7 +6,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/../examples/setup.sh"
 
 help() {
     cat <<'TEXT'
-tests/run.sh [--yes] [--more | --full] [--build FOLDER] [-DNAME=VALUE...] [-- CTEST-ARGUMENT...]
+tests/run.sh [--yes] [--more | --full [--slice K/N]] [--build FOLDER] [-DNAME=VALUE...] [-- CTEST-ARGUMENT...]
 
 Installs the packages that the tests need (after listing them), builds the tests in Release with all cores, and runs them.
 
@@ -17,16 +17,21 @@ Installs the packages that the tests need (after listing them), builds the tests
     --full           --more, and the long tests: every header alone, whole models, lessons and second derivatives on the emulated
                      GPU, all CUDA code compiled for each architecture and run from PTX, its machine code, a CPU without AVX and
                      aarch64 under emulation, Windows under Wine, and CUDA 12.4
+    --slice K/N      of --full the K-th of N parts that take about as long as each other by tests/full_seconds.tsv, and the build of
+                     what that part needs alone; with N of 20 each takes about 20 minutes on 2 cores
     --build FOLDER   the build folder, build/tests by default
     -DNAME=VALUE     passed to cmake, as -DCMAKE_CXX_COMPILER=clang++ or -DHALFTONE_WERROR=ON
     -- ...           passed to ctest, as -R matmul or -L kernel
     --help           this text
 
-Ends with ctest's exit code.
+The last line tells how many tests passed and failed, and what was not checked because something is missing here, as a package or an
+instruction of the processor. Ends with ctest's exit code. The readers of metrics that --more and --full need are brought from PyPI
+into BUILD/readers.
 TEXT
 }
 
 extent=some
+slice=
 build=$root/build/tests
 definitions=()
 while (($#)); do
@@ -34,6 +39,11 @@ while (($#)); do
         --yes) assume_yes=yes ;;
         --more) extent=more ;;
         --full) extent=full ;;
+        --slice)
+            (($# > 1)) || die "--slice needs K/N"
+            slice=$2
+            shift
+            ;;
         --build)
             (($# > 1)) || die "--build needs a folder"
             build=$2
@@ -52,6 +62,14 @@ while (($#)); do
     esac
     shift
 done
+if [[ -n $slice ]]; then
+    [[ $extent == full ]] || die "--slice divides --full; give that, too"
+    [[ $slice =~ ^([1-9][0-9]{0,3})/([1-9][0-9]{0,3})$ ]] && ((BASH_REMATCH[1] <= BASH_REMATCH[2])) ||
+        die "--slice is '$slice'; expected K/N with K of 1 to N, as 2/8"
+    for argument in "$@"; do
+        [[ ! $argument =~ ^(-R|--tests-regex|-I|--tests-information) ]] || die "--slice chooses the tests; leave out $argument"
+    done
+fi
 
 need_compiler
 need cmake cmake
@@ -62,6 +80,7 @@ need_header CLI/CLI.hpp libcli11-dev
 need_header nlohmann/json.hpp nlohmann-json3-dev
 need_header boost/context/fiber.hpp libboost-context-dev
 need_header zlib.h zlib1g-dev
+need python3 python3
 wish ctags universal-ctags
 wish strace strace
 selection=()
@@ -72,6 +91,7 @@ if [[ $extent != some ]]; then
     selection=(-C More)
     wish mpicxx libopenmpi-dev
     wish mpirun openmpi-bin
+    wish pip3 python3-pip
     more=(-DHALFTONE_MORE_TESTS=ON -DHALFTONE_FULL_TESTS=OFF "${quick[@]}")
 fi
 if [[ $extent == full ]]; then
@@ -79,7 +99,6 @@ if [[ $extent == full ]]; then
     more=(-DHALFTONE_MORE_TESTS=ON -DHALFTONE_FULL_TESTS=ON -DHALFTONE_LESSONS_TOGETHER=OFF
         -DHALFTONE_TRAIN_GPT_MORE=ON -DHALFTONE_TRAIN_GPT_QUICK=OFF -DHALFTONE_OWN_MODELS=ON -DHALFTONE_CLASSIFIERS=ON)
     wish clang++ clang
-    wish pip3 python3-pip
     wish valgrind valgrind
     if [[ $(uname -m) == x86_64 ]]; then
         wish qemu-x86_64 qemu-user
@@ -105,6 +124,36 @@ if [[ $extent != some && -z ${CUOBJDUMP:-} ]] && command -v nvcc /usr/local/cuda
     done
 fi
 
+# The programs of others that readers.NAME run come while everything is built; pages are looked at where there is a browser.
+bringing=
+if [[ $extent != some ]]; then
+    browser=()
+    if [[ $extent == full ]] && command -v chromium chromium-browser >/dev/null; then browser=(playwright); fi
+    mkdir -p "$build"
+    bash "$root/tests/programs/bring_readers.sh" "$build/readers" "${browser[@]}" >"$build/readers.log" 2>&1 &
+    bringing=$!
+    trap 'kill "$bringing" 2>/dev/null || true' EXIT
+fi
+
 configure "$build" -DHALFTONE_BUILD_TESTS=ON -DHALFTONE_COMPILED=ON -DHALFTONE_TEST_PCH=ON "${more[@]}" "${definitions[@]}"
-cmake --build "$build" --parallel "$(job_count)"
-exec ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel "$(job_count)" "${selection[@]}" "$@"
+targets=()
+if [[ -n $slice ]]; then
+    plan=$(python3 "$root/tests/slices.py" "$build" "$slice" --jobs "$(job_count)")
+    { read -r names && read -ra targets; } <<<"$plan" || true  # there may be no targets
+    [[ -n $names ]] || exit 0  # there are fewer groups of tests than slices
+    selection+=(-R "$names")
+fi
+if [[ -z $slice || ${#targets[@]} -gt 0 ]]; then
+    cmake --build "$build" --parallel "$(job_count)" ${targets:+--target "${targets[@]}"}
+fi
+if [[ -n $bringing ]] && ! wait "$bringing"; then
+    echo "run.sh: not all programs that read metrics came from PyPI, see $build/readers.log; what they read is not checked" >&2
+fi
+
+results=$build/Testing/results.xml
+rm -f "$results"
+status=0
+ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel "$(job_count)" --output-junit "$results" \
+    --test-output-size-passed 1000000 "${selection[@]}" "$@" || status=$?
+if [[ -e $results ]]; then python3 "$root/tests/summary.py" "$results" || echo "run.sh: cannot read $results" >&2; fi
+exit "$status"

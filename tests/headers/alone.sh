@@ -54,6 +54,7 @@ else
                 ! -path '*/cpu/set/end.hpp' ! -path '*/number/precise/*' ! -path "$without" | LC_ALL=C sort
         fi
     )
+    if [[ $without != none && $what != bodies ]]; then echo "not checked: $without (there is no mpicxx)"; fi
     # What most headers include, with nearly all of the standard library that they do. Reading more costs more than it saves.
     precompiled_headers=(memory/resource.hpp)
     # shellcheck disable=SC2034  # precompile reads them

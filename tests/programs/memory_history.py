@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: MIT
 """Checks the files of a memory history as their readers read them.
 
-    python3 tests/programs/memory_history.py memory.pickle memory.json [memory.html]     # of one run
+    python3 tests/programs/memory_history.py memory.pickle memory.json [memory.html]     # of one run, by Python's pickle
+    python3 tests/programs/memory_history.py --memory-viz memory.pickle                  # by PyTorch's memory_viz
 
-The pickle is read by Python's pickle, and by torch/cuda/_memory_viz.py where PyTorch is installed (PyTorch itself is not
-imported): its tables and its two pages are made. The bytes in use that the events of the pickle and of the JSON add up to have
-to be those of the segments, and both have the same peak.
+The bytes in use that the events of the pickle and of the JSON add up to have to be those of the segments, and both have the same
+peak. memory_viz is torch/cuda/_memory_viz.py, without the rest of PyTorch: its tables and its two pages are made. Ends with 77 where
+neither PyTorch nor that file alone is installed.
 """
 import importlib.util
 import json
@@ -18,11 +19,12 @@ import sys
 
 def memory_viz():
     """PyTorch's module, or None."""
-    torch = importlib.util.find_spec("torch")
-    if torch is None:
-        return None
-    file = pathlib.Path(torch.origin).parent / "cuda" / "_memory_viz.py"
-    spec = importlib.util.spec_from_file_location("memory_viz", file)
+    spec = importlib.util.find_spec("_memory_viz")  # alone, as tests/run.sh takes it out of a wheel
+    if spec is None:
+        torch = importlib.util.find_spec("torch")
+        if torch is None:
+            return None
+        spec = importlib.util.spec_from_file_location("_memory_viz", pathlib.Path(torch.origin).parent / "cuda" / "_memory_viz.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -92,22 +94,27 @@ def check_json(j):
     return peak, live
 
 
-def main():
-    raw = pathlib.Path(sys.argv[1]).read_bytes()
+def check_pickle_and_json(pickled, jsons, pages):
+    raw = pathlib.Path(pickled).read_bytes()
     assert all(opcode.proto <= 2 for opcode, _, _ in pickletools.genops(raw))
     snapshot = pickle.loads(raw)
     check_segments(snapshot)
-    j = json.loads(pathlib.Path(sys.argv[2]).read_text())
+    j = json.loads(pathlib.Path(jsons).read_text())
     assert peak_of(snapshot) == check_json(j), (peak_of(snapshot), check_json(j))
-    if len(sys.argv) > 3:
-        page = pathlib.Path(sys.argv[3]).read_text()
-        data = page.split('id="data">')[1].split("</script>")[0]
+    for page in pages:
+        text = pathlib.Path(page).read_text()
+        data = text.split('id="data">')[1].split("</script>")[0]
         assert json.loads(data).keys() == j.keys()
-        assert not any(word in page for word in ("http", "src=", "url(", "import "))
+        assert not any(word in text for word in ("http", "src=", "url(", "import "))
+
+
+def check_memory_viz(pickled):
+    """0, or 77 without memory_viz."""
     viz = memory_viz()
     if viz is None:
-        print("PyTorch's memory_viz is not installed; the rest holds")
-        return
+        print("skipped: there is no memory_viz of PyTorch")
+        return 77
+    snapshot = pickle.loads(pathlib.Path(pickled).read_bytes())
     assert "total_allocated: " + str(viz.Bytes(peak_of(snapshot)[1])) in viz.segsum(snapshot)
     assert "entries" in viz.trace(snapshot)
     for page in (viz.trace_plot(snapshot), viz.segment_plot(snapshot), viz.trace_plot(snapshot, filter_freed=True)):
@@ -115,6 +122,9 @@ def main():
     flames = viz.memory(snapshot, format_flamegraph=lambda lines: lines)
     assert "active_allocated" in flames
     print("memory_viz reads it")
+    return 0
 
 
-main()
+if sys.argv[1] == "--memory-viz":
+    sys.exit(check_memory_viz(sys.argv[2]))
+check_pickle_and_json(sys.argv[1], sys.argv[2], sys.argv[3:])

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Looks at pages in Chromium, 1280 and 400 pixels wide, in light and dark, and prints them.
 
-    pages.py OUT PAGE.html...
+    pages.py OUT PAGE.html|FOLDER...       of a folder, all pages in and below it
 
 Leaves screenshots and PDFs in the folder OUT. Ends with 1 and a line for each error on the console, each request for anything else,
 texts that overlap or are cut off, and pages that are wider than the screen; with 77 without playwright (PyPI) or Chromium.
@@ -56,7 +56,7 @@ def look(browser, file, out):
         for scheme in ("light", "dark"):
             page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
             page.set_default_timeout(300_000)  # on a busy machine
-            place = f"{file.name}, {width} pixels, {scheme}"
+            place = f"{file.parent.name}/{file.name}, {width} pixels, {scheme}"
             page.on("console", lambda m, place=place: wrong.append(f"{place}: {m.text}") if m.type in ("error", "warning") else None)
             page.on("pageerror", lambda e, place=place: wrong.append(f"{place}: {e}"))
             page.on("request", lambda r, place=place: None if r.url.startswith("file:") else wrong.append(f"{place}: asks for {r.url}"))
@@ -65,12 +65,12 @@ def look(browser, file, out):
             print("\n".join(seen), flush=True) if seen else None
             wrong += seen
             print(place, flush=True)
-            page.screenshot(path=out / f"{file.stem}_{width}_{scheme}.png", full_page=True)
+            page.screenshot(path=out / f"{file.parent.name}_{file.stem}_{width}_{scheme}.png", full_page=True)
             if scheme == "dark" and width == 1280:
-                page.pdf(path=out / f"{file.stem}.pdf", format="A4", print_background=True)
+                page.pdf(path=out / f"{file.parent.name}_{file.stem}.pdf", format="A4", print_background=True)
                 page.emulate_media(media="print")
                 page.set_viewport_size({"width": 680, "height": 900})  # an A4 page without its margins
-                wrong += [f"{file.name}, in print: {text}" for text in page.evaluate(LOOK)]
+                wrong += [f"{file.parent.name}/{file.name}, in print: {text}" for text in page.evaluate(LOOK)]
             page.close()
     return wrong
 
@@ -79,7 +79,7 @@ def main():
     try:
         from playwright.sync_api import sync_playwright
     except ImportError as e:
-        print(f"skipped: {e}")
+        print(f"skipped: {e}; PyPI has playwright")
         return 77
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
@@ -87,13 +87,18 @@ def main():
         return 77
     out = pathlib.Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)
-    wrong = []
+    pages, wrong = [], []
+    for path in map(pathlib.Path, sys.argv[2:]):
+        pages += sorted(path.rglob("*.html")) if path.is_dir() else [path]
+    if not pages:
+        print("there are no pages")
+        return 1
     with sync_playwright() as p:
         browser = p.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        for name in sys.argv[2:]:
-            wrong += look(browser, pathlib.Path(name), out)
+        for page in pages:
+            wrong += look(browser, page, out)
         browser.close()
-    print("\n".join(wrong) or f"{len(sys.argv) - 2} pages are as they should be")
+    print("\n".join(wrong) or f"{len(pages)} pages are as they should be")
     return 1 if wrong else 0
 
 

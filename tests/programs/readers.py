@@ -6,8 +6,8 @@
     readers.py perfetto FOLDER/trace.json                                      with Perfetto's trace processor
     readers.py wandb|mlflow|trackio FOLDER/metrics.jsonl                       what examples/share_metrics.py made of it
 
-Ends with 77 if the package (PyPI: tensorboard, perfetto, wandb, mlflow, trackio) or what it downloads is missing, and with 1 and a
-line for each difference.
+Ends with 77 if the package (PyPI: tensorboard, perfetto, wandb, trackio; mlflow-skinny with sqlalchemy and alembic, or mlflow) or what
+it downloads is missing, and with 1 and a line for each difference.
 """
 
 import importlib.util

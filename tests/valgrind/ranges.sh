@@ -7,7 +7,7 @@
 #     tests/valgrind/ranges.sh [FOLDER]          # programs and counts stay in FOLDER
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-command -v valgrind >/dev/null || { echo "there is no valgrind"; exit 77; }
+command -v valgrind >/dev/null || { echo "skipped: there is no valgrind"; exit 77; }
 work=${1:-$(mktemp -d)}
 if (($# == 0)); then trap 'rm -rf "$work"' EXIT; fi
 mkdir -p "$work"

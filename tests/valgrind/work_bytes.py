@@ -42,7 +42,7 @@ def main():
     parser.add_argument("--cxx", default="g++")
     o = parser.parse_args()
     if shutil.which("valgrind") is None:
-        print("there is no valgrind")
+        print("skipped: there is no valgrind")
         return 77
     root = pathlib.Path(__file__).resolve().parents[2]
     with tempfile.TemporaryDirectory() as name:

@@ -53,7 +53,7 @@ TEST_CASE_TEMPLATE("adamw on a GPU: the bits are the CPU's", T, mixed,
                    both_devices<rounding::stochastic, ht::bfloat16, ht::bfloat16, ht::bfloat16, ht::bfloat16>) {
     // Portable code has no fused multiply-add.
     if (!ht::supports(ht::isa::avx2)) {
-        MESSAGE("not tested here: this processor lacks avx2");
+        MESSAGE("not checked: the bits of the CPU (this processor lacks avx2)");
         return;
     }
     ht::cpu cpu{{.threads = 1, .instruction_set = ht::isa::avx2}};

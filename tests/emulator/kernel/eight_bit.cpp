@@ -42,7 +42,7 @@ TEST_CASE("8-bit state on a GPU: skipped steps, zeros, wrong arguments") {
 TEST_CASE("8-bit state on a GPU: the bits are the CPU's") {
     // Portable code has no fused multiply-add.
     if (!ht::supports(ht::isa::avx2)) {
-        MESSAGE("not tested here: this processor lacks avx2");
+        MESSAGE("not checked: the bits of the CPU (this processor lacks avx2)");
         return;
     }
     ht::cpu cpu{{.threads = 1, .instruction_set = ht::isa::avx2}};

@@ -25,7 +25,7 @@ TEST_CASE_TEMPLATE("ema on a GPU: equals its definition, replaces parameters and
 TEST_CASE("ema on a GPU: the bits are the CPU's, under a schedule of warm-up, rest and decay") {
     // Portable code has no fused multiply-add.
     if (!ht::supports(ht::isa::avx2)) {
-        MESSAGE("not tested here: this processor lacks avx2");
+        MESSAGE("not checked: the bits of the CPU (this processor lacks avx2)");
         return;
     }
     const auto train = [](auto& device) {

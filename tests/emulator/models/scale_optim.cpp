@@ -93,7 +93,7 @@ using pure = ht::with_state<ht::pure_bf16, ht::bfloat16>;
 
 /// Portable code has no fused multiply-add.
 bool has_multiply_add() {
-    if (!ht::supports(ht::isa::avx2)) MESSAGE("not compared with the CPU here: this processor lacks avx2");
+    if (!ht::supports(ht::isa::avx2)) MESSAGE("not checked: the bits of the CPU (this processor lacks avx2)");
     return ht::supports(ht::isa::avx2);
 }
 

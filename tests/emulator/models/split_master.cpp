@@ -27,7 +27,7 @@ TEST_CASE("split masters on a GPU: a step gives the bits of whole masters, which
     split_checks::rounds_away(device);
     split_checks::refuses(device);
     if (!ht::supports(ht::isa::avx2)) {  // portable code has no multiply-add of one rounding
-        MESSAGE("not compared with the CPU here: this processor lacks avx2");
+        MESSAGE("not checked: the bits of the CPU (this processor lacks avx2)");
         return;
     }
     ht::cpu cpu{{.threads = 1, .instruction_set = ht::isa::avx2}};
