@@ -20,7 +20,7 @@ int main(int argc, char** argv) {
                 return 77;
             }
             if (std::getenv("HALFTONE_TEST_ISA_ONCE") != nullptr && set == halftone::detail::inspect_processor().preferred) {
-                std::printf("skipped: this processor takes %s by itself\n", halftone::name(set));
+                std::printf("skipped: the test without a name runs it, as this processor takes %s by itself\n", halftone::name(set));
                 return 77;
             }
         } catch (const halftone::error& e) {

@@ -171,7 +171,7 @@ def plan(build, table, text, jobs):
     targets = sorted(targets_of(own))
     unknown = [t.name for t in own if ("test", t.name) not in table]
     print(f"slice {k} of {n}: {len(own)} of {len(tests)} tests, {len(targets)} programs to build, about "
-          f"{costs.minutes(own)} minutes on {jobs} processors by {table_file.name}"
+          f"{costs.minutes(own)} min on {jobs} processors by {table_file.name}"
           + (f"; taken as {seconds_unknown} s, as they are not in it: {', '.join(unknown)}" if unknown else ""), file=sys.stderr)
     print(names_as_regex(sorted(t.name for t in own)) if own else "")
     print(" ".join(targets))

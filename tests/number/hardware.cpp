@@ -165,9 +165,14 @@ TEST_CASE("hardware: float16 to float is VCVTPH2PS, signalling NaNs included") {
     CHECK_TALLY(t);
 }
 
+template <class T>
+void note_lack() {
+    MESSAGE("not checked: an instruction's rounding (this processor lacks ", std::string(std::is_same_v<T, float16> ? "F16C" : "AVX512-BF16"), ")");
+}
+
 TEST_CASE_TEMPLATE("hardware: a sample of blocks of floats", T, float16, bfloat16) {
     const bool hardware = std::is_same_v<T, float16> ? has_f16c() : has_avx512_bf16();
-    if (!hardware) MESSAGE("not checked: the instruction of ", std::is_same_v<T, float16> ? "float16" : "bfloat16", " (this processor lacks it)");
+    if (!hardware) note_lack<T>();
     outcome<T> result;
     for (std::uint32_t exponent = 0; exponent < 512; ++exponent) convert_all<T>(exponent << 23, 2, hardware, result);
     for (std::uint32_t n = 1; n < 1 << 20; n += 1009) convert_all<T>(n << 12, 1, hardware, result);
@@ -181,7 +186,7 @@ TEST_SUITE_BEGIN("full");
 
 TEST_CASE_TEMPLATE("all 2^32 floats" * doctest::skip(), T, float16, bfloat16) {
     const bool hardware = std::is_same_v<T, float16> ? has_f16c() : has_avx512_bf16();
-    if (!hardware) MESSAGE("not checked: the instruction of ", std::is_same_v<T, float16> ? "float16" : "bfloat16", " (this processor lacks it)");
+    if (!hardware) note_lack<T>();
     outcome<T> result[2];
     std::thread negative{[&] { convert_all<T>(0x80000000, 1 << 19, hardware, result[1]); }};
     convert_all<T>(0, 1 << 19, hardware, result[0]);

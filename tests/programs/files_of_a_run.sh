@@ -21,7 +21,7 @@ done
 code=0
 "$train_gpt" "${small[@]}" --steps 3 --policy amp_fp16 --shadow 2 --out shadow >shadow.log 2>&1 || code=$?
 cat shadow.log
-((code == 0)) || grep -- '--shadow is not in this build' shadow.log >/dev/null
+((code == 0)) || grep -e '--shadow is not in this build' shadow.log >/dev/null
 "$tradeoff" --layers 2 --width 32 --heads 2 --length 12 --vocabulary 40 --batch 4 --texts 30 --steps 6 --out tradeoff
 "$scaling" --layers 3 --width 32 --heads 2 --context 16 --vocabulary 50 --batch 2 --step-seconds 0.02 --update-seconds 0.001 --ranks 4096 \
     --json scaling.json --html scaling.html

@@ -56,7 +56,7 @@ def look(browser, file, out):
         for scheme in ("light", "dark"):
             page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
             page.set_default_timeout(300_000)  # on a busy machine
-            place = f"{file.name}, {width} pixels, {scheme}"
+            place = f"{file.parent.name}/{file.name}, {width} pixels, {scheme}"
             page.on("console", lambda m, place=place: wrong.append(f"{place}: {m.text}") if m.type in ("error", "warning") else None)
             page.on("pageerror", lambda e, place=place: wrong.append(f"{place}: {e}"))
             page.on("request", lambda r, place=place: None if r.url.startswith("file:") else wrong.append(f"{place}: asks for {r.url}"))
@@ -65,12 +65,12 @@ def look(browser, file, out):
             print("\n".join(seen), flush=True) if seen else None
             wrong += seen
             print(place, flush=True)
-            page.screenshot(path=out / f"{file.stem}_{width}_{scheme}.png", full_page=True)
+            page.screenshot(path=out / f"{file.parent.name}_{file.stem}_{width}_{scheme}.png", full_page=True)
             if scheme == "dark" and width == 1280:
-                page.pdf(path=out / f"{file.stem}.pdf", format="A4", print_background=True)
+                page.pdf(path=out / f"{file.parent.name}_{file.stem}.pdf", format="A4", print_background=True)
                 page.emulate_media(media="print")
                 page.set_viewport_size({"width": 680, "height": 900})  # an A4 page without its margins
-                wrong += [f"{file.name}, in print: {text}" for text in page.evaluate(LOOK)]
+                wrong += [f"{file.parent.name}/{file.name}, in print: {text}" for text in page.evaluate(LOOK)]
             page.close()
     return wrong
 
