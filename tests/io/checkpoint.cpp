@@ -10,6 +10,7 @@
 
 #include "data/loader_stops.hpp"
 #include "io/run.hpp"
+#include "support/median.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace io_checkpoint_tests {
@@ -264,7 +265,7 @@ struct wide : ht::nn::model {
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.fc); }
 };
 
-TEST_CASE("checkpoint: saving 124 million parameters blocks the loop for less than 50 ms" * doctest::skip()) {
+TEST_CASE("checkpoint: saving 124 million parameters blocks the loop for less than 50 ms" * doctest::test_suite("times") * doctest::skip()) {
     const support::temporary_folder folder;
     ht::cpu device;
     wide model(device);
@@ -275,14 +276,16 @@ TEST_CASE("checkpoint: saving 124 million parameters blocks the loop for less th
         f();
         return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
     };
-    for (int i = 1; i <= 4; ++i) {
+    std::vector<double> all;
+    for (int i = 1; i <= 5; ++i) {
         const double blocked = milliseconds([&] { saver.save({.step = i, .save_total_limit = 1}, model, optimizer); });
         const double copied = milliseconds([&] { model.parameters().await_readers(); });
         const double written = milliseconds([&] { saver.wait(); });
         MESSAGE("save() ", blocked, " ms, copied ", copied, " ms later, written ", written, " ms later");
-        CHECK(blocked < 50);
+        all.push_back(blocked);
     }
-    const double loading = milliseconds([&] { ht::load_checkpoint(folder.path() / "checkpoint-4", {}, model, optimizer); });
+    CHECK(support::median(all) < 50);
+    const double loading = milliseconds([&] { ht::load_checkpoint(folder.path() / "checkpoint-5", {}, model, optimizer); });
     MESSAGE("loaded in ", loading, " ms");
 }
 

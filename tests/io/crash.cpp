@@ -4,14 +4,24 @@
 /// environment variable HALFTONE_CRASH says what:
 ///
 ///     save FOLDER STEP SEED       saves a model of this seed as checkpoint-STEP, and keeps two
+///     save_beside FOLDER STEP SEED    the same beside the training, which changes all parameters meanwhile
 ///     save_ranks FOLDER STEP SEED     the same by two ranks together
 ///     load FOLDER                 prints "STEP SEED" of the newest checkpoint; 1 if one is incomplete, or is a mixture
 ///     save_weights FOLDER SEED    the weights alone, in three files and an index
 ///     load_weights FOLDER         prints "SEED"
+///
+/// With HALFTONE_CRASH_STRACE, arguments of strace, save_beside is traced by it from the save on: strace counts the calls of each thread,
+/// and those of the program's start would come before the saver's.
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <sstream>
 #include <string>
+
+#if defined(__linux__)
+#include <sys/prctl.h>
+#include <unistd.h>
+#endif
 
 #include <doctest/doctest.h>
 
@@ -41,6 +51,12 @@ struct model {
     const ht::store& parameters() const { return store; }
     static auto visit(auto&&, auto&& f) { return f(); }
 
+    /// Zeros, once nobody reads the parameters.
+    void overwrite() {
+        store.await_readers();
+        for (const ht::store::group& g : store.groups()) std::memset(g.master.data(), 0, g.master.bytes());
+    }
+
     bool operator==(const model& other) const {
         for (std::size_t g = 0; g < store.groups().size(); ++g) {
             const ht::buffer &a = store.groups()[g].master, &b = other.store.groups()[g].master;
@@ -60,6 +76,32 @@ struct seed_part {
     seed_state state() const { return now; }
     void load(const seed_state& s) { now = s; }
 };
+
+/// Begins strace of this process, as HALFTONE_CRASH_STRACE says. The shell waits for it, so that this process makes no calls that count.
+void begin_trace() {
+#if defined(__linux__)
+    const char* const how = std::getenv("HALFTONE_CRASH_STRACE");
+    if (how == nullptr) return;
+    ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+    const std::string self = std::to_string(::getpid());
+    const std::string command = "strace -qq -f -p " + self + " " + how + " </dev/null >/dev/null 2>&1 & " +
+                                "i=0; while ! grep -q 'TracerPid:.*[1-9]' /proc/" + self +
+                                "/status; do i=$((i + 1)); [ $i -lt 1000 ] || exit 1; sleep 0.01; done; sleep 0.02";
+    if (std::system(command.c_str()) != 0) std::_Exit(2);
+#endif
+}
+
+/// Every parameter is written to, as a step does, while a thread saves what they were.
+void save_beside(const std::string& folder, const ht::checkpoint_options& options, std::uint64_t seed) {
+    model m(seed);
+    seed_part part{{seed}};
+    begin_trace();
+    ht::checkpoint_saver saver(folder);
+    saver.save(options, m, part);
+    part.now.seed = 0;
+    m.overwrite();
+    saver.wait();
+}
 
 int load(const std::string& folder) {
     model m(0);
@@ -93,9 +135,13 @@ int run(const std::string& command) try {
     if (what == "load_weights") return load_weights(folder);
     std::int64_t step = 0;
     std::uint64_t seed = 0;
-    if (what == "save" || what == "save_ranks") in >> step;
+    if (what == "save" || what == "save_beside" || what == "save_ranks") in >> step;
     in >> seed;
     const ht::checkpoint_options options{.step = step, .save_total_limit = 2};
+    if (what == "save_beside") {
+        save_beside(folder, options, seed);
+        return 0;
+    }
     if (what == "save_ranks") {
         ht::run_ranks(2, [&](ht::communicator& comm) {
             model mine(seed);

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: MIT
 # Kills a save at each of its system calls, and lets each fail with ENOSPC and EIO: afterwards the old checkpoint loads or the new one,
 # never a mixture, and no incomplete one has a checkpoint's name. Prints what was tried. Also a full disk of 64 KiB, if it can be
-# mounted. Needs strace.
+# mounted. Needs strace. So is a save beside the training (io/checkpoint/saver.hpp), at the calls of the thread that writes it.
 #
-#     tests/programs/crash.sh [PROGRAM]            each call that writes, flushes, names or removes; ENOSPC for those that need space
+#     tests/programs/crash.sh [PROGRAM]            each call that writes, flushes, names or removes; ENOSPC for those that need space;
+#                                                of a save beside the training kills alone
 #     tests/programs/crash.sh --full [PROGRAM]     every call, each with every error; also a save of two ranks together, of
 #                                                which strace counts the calls of each
 #
@@ -38,24 +39,34 @@ fail() {
     failures=$((failures + 1))
 }
 
-# The calls of a kind in a save, for a command in a copy of the folder `before`.
+# traced COMMAND ARGUMENT...: with strace, whose further arguments are in the array how. A save beside the training begins it itself.
+traced() {
+    if [[ $1 == save_beside ]]; then
+        HALFTONE_CRASH=$* HALFTONE_CRASH_STRACE="-o $work/trace ${how[*]}" "$program" "${arguments[@]}"
+    else
+        strace -f -E HALFTONE_CRASH="$*" -o "$work/trace" "${how[@]}" "$program" "${arguments[@]}"
+    fi
+}
+# The calls of a kind in a save, for a command in a copy of the folder `before`: strace counts those of each thread by itself.
 count() {
     rm -rf "$work/now" && cp -r "$work/before" "$work/now"
-    strace -f -E HALFTONE_CRASH="${*:2}" -o "$work/trace" -e trace="$1" "$program" "${arguments[@]}" >/dev/null 2>&1
-    grep -c "^[0-9 ]*$1(" "$work/trace"
+    local how=(-e trace="$1")
+    traced "${@:2}" >/dev/null 2>&1
+    if [[ $2 != save_beside ]]; then grep -c "^[0-9 ]*$1(" "$work/trace"; return; fi
+    awk -v call="$1" '$2 ~ "^" call "\\(" { if (++calls[$1] > most) most = calls[$1] } END { print most + 0 }' "$work/trace"
 }
 # try CALL FAULT OLD NEW LOADER COMMAND...: each call of the command fails in turn.
 try() {
-    local call=$1 fault=$2 old=$3 new=$4 loader=$5 all kept_old=0 kept_new=0 k code got
+    local call=$1 fault=$2 old=$3 new=$4 loader=$5 all kept_old=0 kept_new=0 k code got how
     shift 5
     all=$(count "$call" "$@")
     ((all > 0)) || return 0
     for ((k = 1; k <= all; k++)); do
         rm -rf "$work/now" && cp -r "$work/before" "$work/now"
         # In a shell of its own, which does not tell here that it was killed.
+        how=(-e trace="$call" -e inject="$call:$fault:when=$k")
         (
-            strace -f -E HALFTONE_CRASH="$*" -o "$work/trace" -e trace="$call" -e inject="$call:$fault:when=$k" "$program" \
-                "${arguments[@]}" >"$work/out" 2>&1
+            traced "$@" >"$work/out" 2>&1
             exit $?
         ) 2>/dev/null
         code=$?
@@ -83,20 +94,23 @@ table() {
     echo "$1"
     printf '%-14s %-14s %5s %8s %8s\n' call fault calls 'old load' 'new load'
     shift
-    local call
+    local call before=$tried
     for call in "${calls[@]}"; do
         try "$call" signal=SIGKILL "$@"
+        if [[ $4 == save_beside ]] && ((!full)); then continue; fi
         case $call in write | fsync | rename | mkdir | openat | close | pread64 | getdents64 | unlink | unlinkat)
             try "$call" error=EIO "$@"
             if [[ " $need_space " == *" $call "* ]]; then try "$call" error=ENOSPC "$@"; fi
             ;;
         esac
     done
+    ((tried > before)) || fail "strace sees no call of ${*:4}"
 }
 
 mkdir "$work/before"
 crash save "$work/before" 1 1 && crash save "$work/before" 2 2 || fail "saving"
 table "checkpoint 3 beside 1 and 2" "2 2" "3 3" load save "$work/now" 3 3
+table "checkpoint 3 beside 1 and 2, by a thread beside the training" "2 2" "3 3" load save_beside "$work/now" 3 3
 table "checkpoint 2 in the place of another of that step" "2 2" "2 7" load save "$work/now" 2 7
 if ((full)); then
     rm -rf "$work/before" && mkdir "$work/before"
