@@ -21,31 +21,27 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
-
 #include <halftone/amp.hpp>
 #include <halftone/data/batches.hpp>
 #include <halftone/io/checkpoint.hpp>
-#include <halftone/observe/metrics/machine.hpp>
-#include <halftone/observe/metrics/output_file.hpp>
 
-#if !defined(HALFTONE_COMMIT)
-#define HALFTONE_COMMIT "unknown"
-#endif
+#include <support/program.hpp>
 
 namespace {
 
 namespace ht = halftone;
 namespace fs = std::filesystem;
-using json = nlohmann::ordered_json;
+using bench::json;
 using gpt = ht::nn::gpt<ht::amp_bf16>;
 
-struct settings {
-    int layers = 12, threads = 0, rounds = 3, steps = 4;
+struct settings : bench::options {
+    int layers = 12, steps = 4;
     ht::extent width = 768, heads = 12, vocabulary = 50304, context = 1024, batch = 4, length = 64;
     fs::path folder = "bench_checkpoint_out";
-    std::string json_file;
+
+    bench::case_name named(const char* kernel) const {
+        return {kernel, std::to_string(layers) + "x" + std::to_string(width), "amp_bf16"};
+    }
 };
 
 template <class F>
@@ -122,12 +118,18 @@ saved_round save_once(training& run, ht::checkpoint_saver& saver, const settings
     return r;
 }
 
-json tell_saving(training& run, const settings& o) {
+/// A row of the report begins with the case's name.
+json row_of(const bench::case_name& name) { return {{"kernel", name.kernel}, {"shape", name.shape}, {"policy", name.policy}}; }
+
+/// Leaves a checkpoint for tell_loading() in any case.
+void tell_saving(training& run, const settings& o, bench::report& report) {
     ht::checkpoint_saver saver(o.folder);
     std::vector<double> blocked, ratios;
     json rounds = json::array();
     run.step(), run.step();
     save_once(run, saver, o, 0);  // memory for the copy
+    const bench::case_name name = o.named("saving");
+    if (!report.wants(name)) return;
     for (int i = 1; i <= o.rounds; ++i) {
         const saved_round r = save_once(run, saver, o, i);
         blocked.push_back(r.blocked_ms), ratios.push_back(r.ratio());
@@ -139,7 +141,11 @@ json tell_saving(training& run, const settings& o) {
     }
     std::printf("saving: blocks for %.1f ms at most (target 50); steps beside a save take %.3f times as long (target 1.10)\n",
                 largest(blocked), median(ratios));
-    return {{"blocked_ms", largest(blocked)}, {"times_step_time", median(ratios)}, {"rounds", rounds}};
+    json row = row_of(name);
+    row["blocked_ms"] = largest(blocked);
+    row["times_step_time"] = median(ratios);
+    row["rounds"] = rounds;
+    report.add_row(std::move(row));
 }
 
 /// Reads all files of a folder into new memory.
@@ -157,12 +163,14 @@ void drop_from_cache(const fs::path& folder) {
     for (const auto& entry : fs::directory_iterator(folder)) {
         const int file = ::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC);
         if (file < 0 || ::fdatasync(file) != 0 || ::posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED) != 0)
-            throw ht::error("bench_checkpoint: cannot take " + entry.path().string() + " out of the page cache");
+            throw ht::error("cannot take " + entry.path().string() + " out of the page cache");
         ::close(file);
     }
 }
 
-json tell_loading(training& run, const settings& o, bool from_disk) {
+void tell_loading(training& run, const settings& o, bench::report& report, bool from_disk) {
+    const bench::case_name name = o.named(from_disk ? "loading from disk" : "loading from page cache");
+    if (!report.wants(name)) return;
     const fs::path newest = ht::list_checkpoints(o.folder).front().path;
     const auto load = [&] {
         run.with_parts([&](auto&... parts) { ht::load_checkpoint(newest, {}, parts...); });
@@ -180,14 +188,21 @@ json tell_loading(training& run, const settings& o, bool from_disk) {
     }
     std::printf("loading %.2f GB from the %s: %.0f ms, reading the files %.0f ms: %.3f times as long (target 1.50)\n",
                 static_cast<double>(bytes) / 1e9, from_disk ? "disk" : "page cache", median(loading), median(reading), median(ratios));
-    return {{"bytes", bytes}, {"load_ms", loading}, {"read_ms", reading}, {"times_reading", median(ratios)}};
+    json row = row_of(name);
+    row["bytes"] = bytes;
+    row["load_ms"] = loading;
+    row["read_ms"] = reading;
+    row["times_reading"] = median(ratios);
+    report.add_row(std::move(row));
 }
 
-int run(const settings& o) {
-    if (fs::exists(o.folder)) {
-        std::fprintf(stderr, "bench_checkpoint: %s exists; name another --folder, which is removed at the end\n", o.folder.string().c_str());
-        return 2;
-    }
+void run(const settings& o, ht::cpu& device, bench::report& report) {
+    report.note("protocol", "rounds of steps alone and of the steps beside a save; loading and reading the same files in turn; a time of several is "
+                            "their median, and a ratio the median of the rounds' ratios");
+    bool wants_any = false;
+    for (const char* const kernel : {"saving", "loading from disk", "loading from page cache"}) wants_any |= report.wants(o.named(kernel));
+    if (!wants_any) return;
+    if (fs::exists(o.folder)) throw ht::error(o.folder.string() + " exists; name another --folder, which is removed at the end");
     struct removed {
         fs::path folder;
         ~removed() {
@@ -195,31 +210,21 @@ int run(const settings& o) {
             fs::remove_all(folder, ignored);
         }
     } const at_the_end{o.folder};
-    ht::cpu device{{.threads = o.threads}};
     training run(device, o);
-    std::printf("%s, %zu parameters, steps of %lld x %lld tokens\n", device.description().c_str(), run.parameters(),
-                static_cast<long long>(o.batch), static_cast<long long>(o.length));
-    json all{{"program", "bench_checkpoint"},
-             {"commit", HALFTONE_COMMIT},
-             {"machine", {{"cpu", ht::cpu_model()}, {"isa", ht::name(device.instruction_set())}, {"threads", device.threads()}}},
-             {"parameters", run.parameters()},
-             {"batch", o.batch},
-             {"length", o.length}};
-    all["saving"] = tell_saving(run, o);
-    all["loading_from_disk"] = tell_loading(run, o, true);
-    all["loading_from_page_cache"] = tell_loading(run, o, false);
-    if (!o.json_file.empty()) {
-        ht::output_file file(o.json_file);
-        file.write(all.dump(2) + "\n");
-        file.commit();
-    }
-    return 0;
+    std::printf("%zu parameters, steps of %lld x %lld tokens\n", run.parameters(), static_cast<long long>(o.batch), static_cast<long long>(o.length));
+    report.note("parameters", run.parameters());
+    report.note("batch", o.batch);
+    report.note("length", o.length);
+    tell_saving(run, o, report);
+    tell_loading(run, o, report, true);
+    tell_loading(run, o, report, false);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
     settings o;
+    o.rounds = 3;
     CLI::App app{"Times what saving and loading a checkpoint costs a training run."};
     app.option_defaults()->always_capture_default();
     app.add_option("--layers", o.layers)->check(CLI::Range(1, 1000));
@@ -228,16 +233,7 @@ int main(int argc, char** argv) {
     app.add_option("--vocabulary", o.vocabulary);
     app.add_option("--batch", o.batch, "sequences in a step");
     app.add_option("--length", o.length, "tokens in a sequence");
-    app.add_option("--threads", o.threads, "0: all cores");
-    app.add_option("--rounds", o.rounds, "saves that are timed")->check(CLI::Range(1, 1000));
     app.add_option("--steps", o.steps, "steps alone in a round")->check(CLI::Range(1, 1000));
     app.add_option("--folder", o.folder, "a folder for the checkpoints, which must not exist and is removed at the end");
-    app.add_option("--json", o.json_file);
-    CLI11_PARSE(app, argc, argv);
-    try {
-        return run(o);
-    } catch (const std::exception& e) {
-        std::fprintf(stderr, "bench_checkpoint: %s\n", e.what());
-        return 1;
-    }
+    return bench::run_cases("bench_checkpoint", app, o, argc, argv, [&](ht::cpu& device, bench::report& report) { run(o, device, report); });
 }

@@ -13,7 +13,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
 #include <functional>
 #include <memory>
 #include <numeric>
@@ -22,14 +21,10 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
-
 #include <halftone/memory/arena.hpp>
-#include <halftone/observe/metrics/machine.hpp>
-#include <halftone/observe/metrics/output_file.hpp>
 
 #include <support/activation_calls.hpp>
+#include <support/program.hpp>
 #include <support/system_calls.hpp>
 
 #if defined(__GLIBC__)
@@ -42,10 +37,14 @@ namespace ht = halftone;
 using ht::extent;
 using clock_type = std::chrono::steady_clock;
 
-struct settings {
-    std::string json_file, commit = HALFTONE_COMMIT;
-    int steps = 10'000, touched_steps = 40, counted_steps = 500, rounds = 9;
+struct settings : bench::options {
+    int steps = 10'000, touched_steps = 40, counted_steps = 500;
     bool tiny = false;
+
+    ht::nn::gpt_config config() const {
+        if (tiny) return {.vocabulary = 256, .context = 128, .layers = 2, .heads = 2, .width = 64};
+        return {.vocabulary = 50304, .context = 1024, .layers = 12, .heads = 12, .width = 768};
+    }
 };
 
 /// malloc, aligned to 16 bytes; or with the arenas' alignment.
@@ -129,11 +128,73 @@ double median(std::vector<double> v) {
     return v[v.size() / 2];
 }
 
-int run(const settings& o) {
-    ht::cpu device;
-    const ht::nn::gpt_config gpt2{.vocabulary = 50304, .context = 1024, .layers = 12, .heads = 12, .width = 768},
-        small{.vocabulary = 256, .context = 128, .layers = 2, .heads = 2, .width = 64};
-    const ht::nn::gpt_config& config = o.tiny ? small : gpt2;
+/// The allocators whose names are wanted. The arenas' memories are put into `memories`, which outlive them.
+std::vector<contender> contenders_of(const std::function<bool(const std::string&)>& wants, std::vector<std::unique_ptr<ht::host_memory>>& memories) {
+    std::vector<contender> all;
+    for (const ht::arena_kind kind : {ht::arena_kind::segments, ht::arena_kind::planned, ht::arena_kind::growable, ht::arena_kind::caching}) {
+        if (!wants(ht::name(kind))) continue;
+        memories.push_back(std::make_unique<ht::host_memory>());
+        memories.back()->set_arenas(kind);
+        const auto arena = std::make_shared<ht::arena>(*memories.back(), ht::memory_kind::activation);
+        all.push_back(contender_on(ht::name(kind), arena, [arena] { return arena->reserved(); }));
+    }
+    for (const char* const name : {"malloc", "aligned_alloc"}) {
+        if (!wants(name)) continue;
+        // What the other has left behind is not counted.
+        const auto before = std::make_shared<std::optional<std::size_t>>();
+        all.push_back(contender_on(name, std::make_shared<c_library>(name[0] == 'a'), [before] {
+            if (!*before) *before = (c_library::trim(), c_library::reserved());
+            const std::size_t now = c_library::reserved();
+            return now > **before ? now - **before : 0;
+        }));
+    }
+    return all;
+}
+
+/// The bytes that a contender reserves, and its system calls.
+void count(contender& c, const settings& o, const std::vector<const calls::sequence*>& steps, const calls::sequence& largest) {
+    c.reserved_in({});
+    for (int i = 0; i < 3; ++i) c.run(largest);
+    c.warm = c.reserved = c.reserved_in(largest);
+    // malloc and aligned_alloc are asked after each call, which takes long: for fewer steps.
+    const std::size_t asked = c.name.find("alloc") != std::string::npos ? std::min<std::size_t>(steps.size(), 500) : steps.size();
+    for (std::size_t i = 0; i < asked; ++i) c.reserved = std::max(c.reserved, c.reserved_in(*steps[i]));
+    const auto counted = std::min<std::size_t>(steps.size(), static_cast<std::size_t>(o.counted_steps));
+    c.system_calls = bench::memory_calls_of([&] {
+        for (std::size_t i = 0; i < counted; ++i) c.run(*steps[i]);
+    });
+    std::printf("%-13s reserved\n", c.name.c_str());
+}
+
+/// Prints the table, and reports a row for each contender.
+void tell(const std::vector<contender>& contenders, const settings& o, const char* model, std::size_t in_use, bench::report& report) {
+    std::printf("| arena | reserved (MiB) | waste | after the warm-up (MiB) | system calls a step | us a step | ms a step, touched |\n");
+    const auto counted = static_cast<double>(std::min(o.steps, o.counted_steps));
+    for (const contender& c : contenders) {
+        const auto mebibytes = [](std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+        const double waste = static_cast<double>(c.reserved) / static_cast<double>(in_use) - 1;
+        std::printf("| %s | %.1f | %.2f%% | +%.1f | %s | %.1f | %.2f |\n", c.name.c_str(), mebibytes(c.reserved), 100 * waste,
+                    mebibytes(c.reserved - c.warm),
+                    c.system_calls ? std::to_string(static_cast<double>(*c.system_calls) / counted).c_str() : "?",
+                    1e6 * median(c.seconds), 1e3 * median(c.seconds_touched));
+        bench::json row{{"kernel", c.name}, {"shape", model}, {"policy", "amp_bf16"}, {"reserved_bytes", c.reserved}, {"waste", waste},
+                        {"reserved_bytes_after_warm_up", c.warm}};
+        row["system_calls_a_step"] = nullptr;
+        if (c.system_calls) row["system_calls_a_step"] = static_cast<double>(*c.system_calls) / counted;
+        row["seconds_a_step"] = median(c.seconds);
+        row["seconds_a_step_touched"] = median(c.seconds_touched);
+        report.add_row(std::move(row));
+    }
+}
+
+void run(const settings& o, ht::cpu& device, bench::report& report) {
+    const char* const model = o.tiny ? "2x64" : "GPT-2 124M";
+    std::vector<std::unique_ptr<ht::host_memory>> memories;  // they outlive the arenas
+    std::vector<contender> contenders =
+        contenders_of([&](const std::string& name) { return report.wants({name, model, "amp_bf16"}); }, memories);
+    if (contenders.empty()) return;
+
+    const ht::nn::gpt_config config = o.config();
     std::vector<extent> lengths(static_cast<std::size_t>(config.context - 31));
     std::iota(lengths.begin(), lengths.end(), extent{32});
     const auto all = calls::of_lengths<ht::amp_bf16>(device, config, 1, lengths);
@@ -141,38 +202,7 @@ int run(const settings& o) {
     std::vector<const calls::sequence*> steps;
     for (int i = 0; i < o.steps; ++i) steps.push_back(&all[engine() % all.size()]);
     const std::size_t in_use = calls::peak_of(all.back());
-
-    std::vector<std::unique_ptr<ht::host_memory>> memories;  // they outlive the arenas
-    std::vector<contender> contenders;
-    for (const ht::arena_kind kind : {ht::arena_kind::segments, ht::arena_kind::planned, ht::arena_kind::growable, ht::arena_kind::caching}) {
-        memories.push_back(std::make_unique<ht::host_memory>());
-        memories.back()->set_arenas(kind);
-        const auto arena = std::make_shared<ht::arena>(*memories.back(), ht::memory_kind::activation);
-        contenders.push_back(contender_on(ht::name(kind), arena, [arena] { return arena->reserved(); }));
-    }
-    for (const char* const name : {"malloc", "aligned_alloc"}) {
-        // What the other has left behind is not counted.
-        const auto before = std::make_shared<std::optional<std::size_t>>();
-        contenders.push_back(contender_on(name, std::make_shared<c_library>(name[0] == 'a'), [before] {
-            if (!*before) *before = (c_library::trim(), c_library::reserved());
-            const std::size_t now = c_library::reserved();
-            return now > **before ? now - **before : 0;
-        }));
-    }
-
-    for (contender& c : contenders) {
-        c.reserved_in({});
-        for (int i = 0; i < 3; ++i) c.run(all.back());
-        c.warm = c.reserved = c.reserved_in(all.back());
-        // malloc and aligned_alloc are asked after each call, which takes long: for fewer steps.
-        const std::size_t asked = c.name.find("alloc") != std::string::npos ? std::min<std::size_t>(steps.size(), 500) : steps.size();
-        for (std::size_t i = 0; i < asked; ++i) c.reserved = std::max(c.reserved, c.reserved_in(*steps[i]));
-        const auto counted = std::min<std::size_t>(steps.size(), static_cast<std::size_t>(o.counted_steps));
-        c.system_calls = bench::memory_calls_of([&] {
-            for (std::size_t i = 0; i < counted; ++i) c.run(*steps[i]);
-        });
-        std::printf("%-13s reserved\n", c.name.c_str());
-    }
+    for (contender& c : contenders) count(c, o, steps, all.back());
     const std::vector<const calls::sequence*> few(steps.begin(), steps.begin() + std::min<std::ptrdiff_t>(o.touched_steps, o.steps)),
         some(steps.begin(), steps.begin() + std::min<std::ptrdiff_t>(1000, o.steps));
     for (int round = 0; round < o.rounds; ++round) {
@@ -182,62 +212,24 @@ int run(const settings& o) {
             c.seconds_touched.push_back(seconds_of(c.run_touched, few));
         }
     }
-
     std::printf("\n%zu bytes in use at one time, %zu allocations and frees at the largest length\n\n", in_use, all.back().size());
-    std::printf("| arena | reserved (MiB) | waste | after the warm-up (MiB) | system calls a step | us a step | ms a step, touched |\n");
-    const auto counted = static_cast<double>(std::min(o.steps, o.counted_steps));
-    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-    for (const contender& c : contenders) {
-        const auto mebibytes = [](std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
-        const double waste = static_cast<double>(c.reserved) / static_cast<double>(in_use) - 1;
-        std::printf("| %s | %.1f | %.2f%% | +%.1f | %s | %.1f | %.2f |\n", c.name.c_str(), mebibytes(c.reserved), 100 * waste,
-                    mebibytes(c.reserved - c.warm),
-                    c.system_calls ? std::to_string(static_cast<double>(*c.system_calls) / counted).c_str() : "?",
-                    1e6 * median(c.seconds), 1e3 * median(c.seconds_touched));
-        nlohmann::ordered_json row{{"arena", c.name}, {"reserved_bytes", c.reserved}, {"waste", waste}, {"reserved_bytes_after_warm_up", c.warm}};
-        row["system_calls_a_step"] = nullptr;
-        if (c.system_calls) row["system_calls_a_step"] = static_cast<double>(*c.system_calls) / counted;
-        row["seconds_a_step"] = median(c.seconds);
-        row["seconds_a_step_touched"] = median(c.seconds_touched);
-        rows.push_back(row);
-    }
-    if (o.json_file.empty()) return 0;
-    const nlohmann::ordered_json result{
-        {"program", "bench_memory_arenas"},
-        {"commit", o.commit},
-        {"machine", {{"cpu", ht::cpu_model()}, {"isa", ht::name(device.instruction_set())}, {"threads", device.threads()}}},
-        {"model", {{"layers", config.layers}, {"heads", config.heads}, {"width", config.width}, {"vocabulary", config.vocabulary}, {"policy", "amp_bf16"}}},
-        {"lengths", {{"from", 32}, {"to", config.context}, {"steps", o.steps}, {"warm_up", "the largest, three times"}}},
-        {"protocol", {{"rounds", o.rounds}, {"order", "contenders in turn, in an order that rotates"}, {"steps_a_round", some.size()},
-                      {"steps_a_round_touched", few.size()}, {"steps_with_counted_system_calls", counted}, {"time", "median over the rounds; nothing but the allocator is called"}}},
-        {"bytes_in_use", in_use},
-        {"calls_of_the_largest_step", all.back().size()},
-        {"rows", rows}};
-    ht::output_file out(o.json_file);
-    out.write(result.dump(1) + "\n");
-    out.commit();
-    return 0;
+    report.note("protocol", {{"rounds", o.rounds}, {"order", "contenders in turn, in an order that rotates"}, {"steps_a_round", some.size()},
+                             {"steps_a_round_touched", few.size()}, {"steps_with_counted_system_calls", std::min(o.steps, o.counted_steps)},
+                             {"time", "median over the rounds; nothing but the allocator is called"}});
+    report.note("model", {{"layers", config.layers}, {"heads", config.heads}, {"width", config.width}, {"vocabulary", config.vocabulary}, {"policy", "amp_bf16"}});
+    report.note("lengths", {{"from", 32}, {"to", config.context}, {"steps", o.steps}, {"warm_up", "the largest, three times"}});
+    report.note("bytes_in_use", in_use);
+    report.note("calls_of_the_largest_step", all.back().size());
+    tell(contenders, o, model, in_use, report);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
     settings o;
+    o.rounds = 9;
     CLI::App app{"Compares arenas and malloc on the allocations of training steps of random lengths."};
-    app.add_option("--json", o.json_file, "a file to which the results are also written");
-    app.add_option("--commit", o.commit, "written with the results");
     app.add_option("--steps", o.steps, "steps of random lengths")->check(CLI::PositiveNumber);
-    app.add_option("--rounds", o.rounds, "rounds of timing")->check(CLI::PositiveNumber);
     app.add_flag("--tiny", o.tiny, "a small model");
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::ParseError& e) {
-        return app.exit(e) == 0 ? 0 : 2;
-    }
-    try {
-        return run(o);
-    } catch (const std::exception& e) {
-        std::fprintf(stderr, "bench_memory_arenas: %s\n", e.what());
-        return 1;
-    }
+    return bench::run_cases("bench_memory_arenas", app, o, argc, argv, [&](ht::cpu& device, bench::report& report) { run(o, device, report); });
 }

@@ -9,33 +9,31 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
-#include <iostream>
-#include <map>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
-
 #include <halftone/amp.hpp>
 #include <halftone/data/batches.hpp>
-#include <halftone/exec/cpu/isa.hpp>
 #include <halftone/train/trainer.hpp>
+
+#include <support/program.hpp>
 
 namespace {
 
 namespace ht = halftone;
-using json = nlohmann::ordered_json;
 using gpt = ht::nn::gpt<ht::amp_bf16>;
 
-struct settings {
-    int layers = 12, threads = 0, rounds = 7, budgets = 10;
+struct settings : bench::options {
+    int layers = 12, budgets = 10;
     ht::extent width = 256, heads = 4, context = 128, batch = 8;
-    std::string json_file;
     bool resident = false;
 
     ht::nn::gpt_config config() const {
         return {.vocabulary = 256, .context = context, .layers = layers, .heads = heads, .width = width};
+    }
+    std::string shape() const {
+        return std::to_string(layers) + "x" + std::to_string(width) + " B=" + std::to_string(batch) + " T=" + std::to_string(context);
     }
 };
 
@@ -95,7 +93,12 @@ std::vector<double> medians(steps& run, const std::vector<ht::memory_choice>& wa
     return result;
 }
 
-json tell_checkpoints(steps& run, const settings& o) {
+/// A row of the report begins with the case's name.
+bench::json row_of(const bench::case_name& name) { return {{"kernel", name.kernel}, {"shape", name.shape}, {"policy", name.policy}}; }
+
+void tell_checkpoints(steps& run, const settings& o, bench::report& report) {
+    const bench::case_name name{"checkpoints", o.shape(), "amp_bf16"};
+    if (!report.wants(name)) return;
     ht::memory_choice none, all;
     all.recomputed_blocks = o.layers;
     const std::size_t without = run.activations(none), with = run.activations(all);
@@ -109,10 +112,16 @@ json tell_checkpoints(steps& run, const settings& o) {
     std::printf("checkpoints of all %d blocks: activations %.2f MiB of %.2f (%.3f), %.3f times the step time (%.3f to %.3f)\n",
                 o.layers, static_cast<double>(with) / (1 << 20), static_cast<double>(without) / (1 << 20),
                 static_cast<double>(with) / static_cast<double>(without), times, ratios.front(), ratios.back());
-    return {{"activation_bytes", without}, {"activation_bytes_checkpointed", with}, {"times_step_time", times}};
+    bench::json row = row_of(name);
+    row["activation_bytes"] = without;
+    row["activation_bytes_checkpointed"] = with;
+    row["times_step_time"] = times;
+    report.add_row(std::move(row));
 }
 
-json tell_budgets(ht::cpu& device, steps& run, const settings& o) {
+void tell_budgets(ht::cpu& device, steps& run, const settings& o, bench::report& report) {
+    const bench::case_name name{"budget", o.shape(), "amp_bf16"};
+    if (!report.wants(name)) return;
     ht::training_arguments arguments{.per_device_train_batch_size = o.batch, .max_steps = 2};
     const std::vector<ht::parameter_group> groups;
     const auto asked = ht::detail::asked_by(arguments);
@@ -134,10 +143,10 @@ json tell_budgets(ht::cpu& device, steps& run, const settings& o) {
         if (way.accumulation != 1 || !way.keeps_logits) continue;
         least = std::min(least, way.peak_bytes), most = std::max(most, way.peak_bytes);
     }
-    json rows = json::array();
     for (int i = 0; i < o.budgets; ++i) {
         const std::size_t budget = least + (most - least) * static_cast<std::size_t>(i) / static_cast<std::size_t>(o.budgets - 1);
-        json row{{"budget_bytes", budget}};
+        bench::json row = row_of(name);
+        row["budget_bytes"] = budget;
         for (const bool all : {false, true}) {
             ht::detail::budget_question asked = q;
             if (!all) asked.may = {.micro_batches = false, .logits = false};
@@ -163,9 +172,8 @@ json tell_budgets(ht::cpu& device, steps& run, const settings& o) {
                                                           {"ms", own},
                                                           {"times_best_set_of_blocks", own / best}};
         }
-        rows.push_back(row);
+        report.add_row(std::move(row));
     }
-    return rows;
 }
 
 /// A field of /proc/self/status in bytes; 0 where there is none.
@@ -177,57 +185,48 @@ std::size_t status_of(const std::string& field) {
     return 0;
 }
 
-int tell_resident(const settings& o) {
-    const auto training = [&](auto& device) {
-        gpt model{device, o.config(), 1};
+/// Throws if the process has not within 5% of the plan.
+void tell_resident(ht::cpu& device, const settings& o, bench::report& report) {
+    const auto training = [&](auto& on) {
+        gpt model{on, o.config(), 1};
         static const std::string corpus(1 << 16, 'a');
         ht::language_data data{ht::token_view{corpus}, {.context = o.context}};
-        ht::trainer trainer{device, model, {.per_device_train_batch_size = o.batch, .max_steps = 2}};
+        ht::trainer trainer{on, model, {.per_device_train_batch_size = o.batch, .max_steps = 2}};
         trainer.train(data);
     };
-    ht::cpu device{{.threads = o.threads}};
     const ht::memory_plan plan = ht::plan(device, training);
     training(device);
     const std::size_t resident = status_of("VmHWM");
     const double ratio = static_cast<double>(resident) / static_cast<double>(plan.peak_bytes);
     std::printf("planned peak %.1f MiB, resident at most %.1f MiB: %.3f times the plan\n",
                 static_cast<double>(plan.peak_bytes) / (1 << 20), static_cast<double>(resident) / (1 << 20), ratio);
-    return ratio > 0.95 && ratio < 1.05 ? 0 : 1;
-}
-
-int run(const settings& o) {
-    if (o.resident) return tell_resident(o);
-    ht::cpu device{{.threads = o.threads}};
-    steps run(device, o);
-    json all{{"program", "bench_memory_budget"}, {"device", device.description()}, {"layers", o.layers}, {"width", o.width},
-             {"context", o.context}, {"batch", o.batch}, {"rounds", o.rounds}};
-    all["checkpoints"] = tell_checkpoints(run, o);
-    all["budgets"] = tell_budgets(device, run, o);
-    if (!o.json_file.empty()) std::ofstream(o.json_file) << all.dump(2) << '\n';
-    return 0;
+    bench::json row = row_of({"resident", o.shape(), "amp_bf16"});
+    row["planned_bytes"] = plan.peak_bytes;
+    row["resident_bytes"] = resident;
+    report.add_row(std::move(row));
+    if (ratio <= 0.95 || ratio >= 1.05) throw std::runtime_error("the resident memory is not within 5% of the plan");
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
     settings o;
+    o.rounds = 7;
     CLI::App app{"Times what less memory costs: checkpoints, and budgets compared with the best way that fits."};
     app.option_defaults()->always_capture_default();
-    app.add_option("--layers", o.layers);
+    app.add_option("--layers", o.layers)->check(CLI::Range(2, 1000));
     app.add_option("--width", o.width);
     app.add_option("--heads", o.heads);
     app.add_option("--context", o.context);
     app.add_option("--batch", o.batch);
-    app.add_option("--threads", o.threads, "0: all cores");
-    app.add_option("--rounds", o.rounds);
-    app.add_option("--budgets", o.budgets);
-    app.add_option("--json", o.json_file);
+    app.add_option("--budgets", o.budgets)->check(CLI::Range(2, 1000));
     app.add_flag("--resident", o.resident, "compare the process's resident memory with the plan; fails beyond 5%");
-    CLI11_PARSE(app, argc, argv);
-    try {
-        return run(o);
-    } catch (const std::exception& e) {
-        std::fprintf(stderr, "bench_memory_budget: %s\n", e.what());
-        return 1;
-    }
+    return bench::run_cases("bench_memory_budget", app, o, argc, argv, [&](ht::cpu& device, bench::report& report) {
+        report.note("protocol", "ways take turns, in an order that rotates; ms are medians over the rounds; checkpoints alternate with steps without");
+        if (o.resident) return tell_resident(device, o, report);
+        if (!report.wants({"checkpoints", o.shape(), "amp_bf16"}) && !report.wants({"budget", o.shape(), "amp_bf16"})) return;
+        steps run(device, o);
+        tell_checkpoints(run, o, report);
+        tell_budgets(device, run, o, report);
+    });
 }

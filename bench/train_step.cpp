@@ -6,6 +6,7 @@
 ///     bench_train_step --json step.json --torch python3 --llmc ./llmc_step        // compared with PyTorch and llm.c
 ///     bench_train_step --growth --json growth.json                                // seconds a step for various sizes,
 ///     bench/growth_plot.py growth.json -o growth.svg                           // and a plot of them
+///     bench_train_step --tiny                                                     // a small model: seconds
 ///
 /// A step's operations are counted as 6 N + 6 L C T a token: N parameters without the position table, L layers, width
 /// C, length T; attention is causal, and what the backward pass recomputes does not count. The fraction is of the peak
@@ -44,8 +45,9 @@ ht::nn::gpt_config gpt(int layers, extent heads, extent width, extent vocabulary
     return {.vocabulary = vocabulary, .context = context, .layers = layers, .heads = heads, .width = width};
 }
 
-/// GPT-2 with its 50,257 tokens padded to 50,304, and a small model of bytes.
-std::vector<shape> shapes() {
+/// GPT-2 with its 50,257 tokens padded to 50,304, and a small model of bytes; or a tiny one.
+std::vector<shape> shapes(bool tiny) {
+    if (tiny) return {{"2x64", gpt(2, 2, 64, 256, 64), 2, 32}};
     return {{"GPT-2 124M", gpt(12, 12, 768, 50304, 1024), 4, 64},
             {"GPT-2 124M", gpt(12, 12, 768, 50304, 1024), 1, 1024},
             {"6x384", gpt(6, 6, 384, 256, 256), 16, 256}};
@@ -241,11 +243,12 @@ class growth {
 int main(int argc, char** argv) {
     settings o;
     o.rounds = 5;
-    bool grows = false;
+    bool grows = false, tiny = false;
     CLI::App app{"Times whole training steps of GPTs on the CPU, compared with PyTorch and llm.c."};
     app.add_option("--llmc", o.llmc, "the program built from bench/peers/llmc_step.c, for a comparison in the first case");
     app.add_option("--profile", o.profiled, "number of steps whose time is divided among their parts")->check(CLI::Range(0, 1000))->capture_default_str();
     app.add_flag("--growth", grows, "instead: seconds per step as a function of parameters, length, micro-batch and threads");
+    app.add_flag("--tiny", tiny, "a model of 2 layers of width 64 in place of the others");
     return bench::run_program("bench_train_step", app, o, argc, argv, [&](const bench::session& with) {
         with.report.note("operations", "a token: 6 N + 6 L C T; N parameters without the position table, L layers, C width, T length");
         if (grows) {
@@ -254,10 +257,10 @@ int main(int argc, char** argv) {
         }
         std::unique_ptr<bench::plain_peer> llmc;
         if (!o.llmc.empty()) llmc = std::make_unique<bench::plain_peer>(o.llmc, o.threads);
-        for (const shape& s : shapes()) {
+        for (const shape& s : shapes(tiny)) {
             const bool first = s.length == 64;
             run_case<ht::amp_bf16>(o, with, first ? llmc.get() : nullptr, s, "bf16", "bfloat16");
         }
-        for (const shape& s : shapes()) run_case<ht::full_fp32>(o, with, nullptr, s, "fp32", "float32");
+        for (const shape& s : shapes(tiny)) run_case<ht::full_fp32>(o, with, nullptr, s, "fp32", "float32");
     });
 }

@@ -48,22 +48,32 @@ struct session {
     }
 };
 
+/// A benchmark of cases that are timed in any way: body(device, report), which notes its "protocol" if it is another than compare()'s.
 /// Exit codes: 0; 2 for arguments; 1 for any failure, reported in one line.
 template <class Body>
-int run_program(const char* name, CLI::App& app, options& o, int argc, char** argv, const Body& body) {
-    add_options(app, o);
+int run_cases(const char* name, CLI::App& app, options& o, int argc, char** argv, const Body& body) {
+    add_case_options(app, o);
     if (const int code = parse(app, argc, argv, name); code >= 0) return code;
     try {
         halftone::cpu device{{.threads = o.threads}};
         bench::report report(name, o, device);
-        const bench::peaks peaks = bench::measure_peaks(device, report);
-        const auto torch = torch_if_asked(o, report);
-        body(session{device, o, report, peaks, torch.get()});
+        body(device, report);
         return report.finish(name);
     } catch (const std::exception& e) {
         std::fprintf(stderr, "%s: %s\n", name, e.what());
         return 1;
     }
+}
+
+/// A benchmark whose cases compare() times, beside the machine's peaks and PyTorch: body(session).
+template <class Body>
+int run_program(const char* name, CLI::App& app, options& o, int argc, char** argv, const Body& body) {
+    add_compare_options(app, o);
+    return run_cases(name, app, o, argc, argv, [&](halftone::cpu& device, bench::report& report) {
+        const bench::peaks peaks = bench::measure_peaks(device, report);
+        const auto torch = torch_if_asked(o, report);
+        body(session{device, o, report, peaks, torch.get()});
+    });
 }
 
 }  // namespace bench

@@ -47,16 +47,20 @@ struct options {
 };
 
 /// The options that all benchmarks share.
-inline void add_options(CLI::App& app, options& o) {
+inline void add_case_options(CLI::App& app, options& o) {
     app.add_option("--json", o.json_file, "a file to which the rows are also written");
     app.add_option("--filter", o.filter, "only cases whose kernel, shape or policy contains this");
-    app.add_option("--torch", o.torch, "a Python with PyTorch, for comparison");
     app.add_option("--threads", o.threads, "number of threads of every library")
         ->check(CLI::Range(1, 4096))
         ->capture_default_str();
-    app.add_option("--rounds", o.rounds, "number of rounds, in which all libraries take turns")
+    app.add_option("--rounds", o.rounds, "number of rounds, in which all contenders take turns")
         ->check(CLI::Range(1, 10000))
         ->capture_default_str();
+}
+
+/// Those of benchmarks whose cases compare() times.
+inline void add_compare_options(CLI::App& app, options& o) {
+    app.add_option("--torch", o.torch, "a Python with PyTorch, for comparison");
     app.add_option("--seconds", o.seconds, "time of each library in a case, in all rounds together")
         ->capture_default_str();
 }

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: MIT
 # Tests the CPU benchmarks as programs: each is built, runs one small case, writes JSON, and rejects wrong arguments.
 #
-#     tests/programs/benchmarks.sh BUILD_FOLDER
+#     tests/programs/benchmarks.sh BUILD_FOLDER bench_NAME...      the names of all benchmarks, as bench/CMakeLists.txt knows them
 set -uo pipefail
 build=$1
+shift
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -15,32 +16,59 @@ fail() {
     failures=$((failures + 1))
 }
 
+# A small case of each: what its kernel, shape or policy contains, and arguments that make it smaller.
 declare -A cases=(
-    [matmul]="256x256x256 bf16"
     [attention]="T=128"
+    [checkpoint]="saving"
     [conv2d]="forward"
-    [memory_bound]="rms_norm"
+    [generate]="B=1"
     [linear_cross_entropy]="256"
-    [optimizer]=""
-    [train_step]="nothing of this name"
+    [matmul]="256x256x256 bf16"
+    [memory_arenas]="caching"
+    [memory_bound]="rms_norm"
+    [memory_budget]="checkpoints"
+    [optimizer]="adamw"
+    [ranges]="2 x 64"
+    [train_step]="fp32"
+) smaller=(
+    [checkpoint]="--layers 1 --width 32 --heads 2 --vocabulary 256 --batch 1 --length 16 --steps 1 --folder $work/checkpoints"
+    [conv2d]="--quick --images 1"
+    [generate]="--tiny"
+    [memory_arenas]="--tiny --steps 20"
+    [memory_budget]="--layers 2 --width 32 --heads 2 --context 16 --batch 2"
+    [optimizer]="--parameters 100000"
+    [train_step]="--tiny"
 )
-names=$(cd "$root/bench" && for file in *.cpp; do echo "bench_${file%.cpp}"; done)
-# shellcheck disable=SC2086
-cmake --build "$build" --target $names || exit 1
-for name in $names; do
+(($#)) || fail "no benchmark is named"
+for name in "${!cases[@]}"; do
+    [[ " $* " == *" bench_$name "* ]] || fail "there is a case of bench_$name, which is none of the benchmarks"
+done
+cmake --build "$build" --parallel 2 --target "$@" || exit 1
+for name in "$@"; do
     program=$build/bench/$name
     short=${name#bench_}
-    more=()
-    [[ $short == optimizer ]] && more=(--parameters 100000)
-    [[ $short == conv2d ]] && more=(--quick --images 1)
-    [[ -v cases[$short] ]] || fail "$name: no case is known here"
-    "$program" --filter "${cases[$short]:-}" --rounds 1 --seconds 0.001 "${more[@]}" --json "$work/$short.json" >"$work/out" 2>&1 ||
+    if [[ ! -v cases[$short] ]]; then
+        fail "$name: no case is known here"
+        continue
+    fi
+    read -ra less <<<"${smaller[$short]:-}"
+    began=$SECONDS
+    "$program" --filter "${cases[$short]}" --rounds 1 "${less[@]}" --json "$work/$short.json" >"$work/out" 2>&1 ||
         fail "$name ends with $?: $(tail -n 1 "$work/out")"
-    for key in '"program"' '"commit"' '"machine"' '"protocol"' '"peak_bf16_flops"' '"copy_bytes_per_second"' '"rows"'; do
+    ((SECONDS - began < 120)) || fail "the small case of $name takes $((SECONDS - began)) s"
+    for key in '"program"' '"commit"' '"machine"' '"protocol"' '"rows"' '"kernel"' '"shape"' '"policy"'; do
         grep -q "$key" "$work/$short.json" || fail "$name writes no $key"
     done
+    # Those that compare() times have the machine's peaks.
+    if "$program" --help | grep -- --seconds >/dev/null; then
+        for key in '"peak_bf16_flops"' '"copy_bytes_per_second"'; do
+            grep -q "$key" "$work/$short.json" || fail "$name writes no $key"
+        done
+    fi
     "$program" --rounds none >/dev/null 2>"$work/err"
     [[ $? == 2 && $(wc -l <"$work/err") == 1 ]] || fail "$name does not refuse --rounds none in one line"
+    "$program" --filter "nothing of this name" --json "$work/nothing.json" >"$work/out" 2>&1 || fail "$name without a case ends with $?"
+    if grep -q '"kernel"' "$work/nothing.json"; then fail "$name does not heed --filter"; fi
     "$program" --filter "nothing of this name" --json "$work/no/such/folder" >/dev/null 2>"$work/err"
     [[ $? == 1 && $(wc -l <"$work/err") == 1 ]] || fail "$name does not refuse a file that cannot be written in one line"
 done
@@ -59,7 +87,7 @@ plan 256x2304
 # Needs nothing that must be measured for hours.
 suite() { bash "$root/bench/cpu_suite.sh" "$@" >"$work/out" 2>&1; }
 suite "$work/suite" --name here --build "$build" --dry || fail "cpu_suite.sh --dry ends with $?: $(tail -n 1 "$work/out")"
-for short in "${!cases[@]}"; do
+for short in attention conv2d linear_cross_entropy matmul memory_bound optimizer train_step; do
     grep -q "bench_$short .*--json $work/suite/$short.*_here.json" "$work/out" || fail "cpu_suite.sh does not run bench_$short"
 done
 refuse() {
