@@ -10,5 +10,5 @@ using sums = float;
 #else
 using sums = ht::bfloat16;
 #endif
-using mine = ht::recipe<ht::amp_bf16, ht::rule<"head", ht::with_accum<ht::full_fp32, sums>>>;
+using mine = ht::recipe<ht::amp_bf16, ht::rule<"head", ht::with_accum<ht::tf32, sums>>>;
 static_assert(ht::check_policy<ht::at<mine, "head">>());

@@ -51,3 +51,4 @@ void functions(ht::cpu& device, ht::view<float, 2> x, ht::view<float, 1> v, ht::
     ht::lion_step POLICY(device, v, v, v, v);
     ht::sgd_step POLICY(device, v, v, v, v);
 }
+#undef POLICY

@@ -10,15 +10,15 @@ namespace ht = halftone;
 #if defined(HALFTONE_TEST_RIGHT)
 using input = double;
 using explicitly = double;
-using policy = ht::full_fp64;
+using trained = ht::full_fp64;
 #else
 using input = float;
 using explicitly = float;
-using policy = ht::full_fp32;
+using trained = ht::full_fp32;
 #endif
 
 struct net : ht::nn::model {
-    using policy = ::policy;
+    using policy = trained;
     ht::nn::linear<policy> fc;
     explicit net(ht::cpu& device) : model(device), fc(parameters(), 2, 2) { commit(*this); }
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.fc); }

@@ -22,8 +22,7 @@ using norms = ht::rule<"*.nrom", ht::full_fp32>;
 using recipe = ht::recipe<ht::amp_bf16, ht::rule<"head", sums>, ht::rule<"embed", parameters>,
                           ht::rule<"h.last.mlp", ht::full_fp32>, norms>;
 
-int main() {
-    ht::cpu device;
+void train(ht::cpu& device) {
     ht::nn::gpt<recipe> model{device, {}};
     ht::adamw optimizer{device, model};
     ht::inference eval{device};

@@ -27,3 +27,4 @@ void attend(ht::cpu& device, ht::view<float, 4> q, const ht::kernel::attention_f
     static_cast<void>(ht::choose_attention POLICY(device, all));
     ht::attention_gradients POLICY(device, back);
 }
+#undef POLICY

@@ -10,7 +10,7 @@ namespace ht = halftone;
 #if defined(HALFTONE_TEST_RIGHT)
 using head = ht::pure_bf16;
 #else
-using head = ht::with_param<ht::amp_bf16, ht::bfloat16>;
+using head = ht::with_param<ht::full_fp32, ht::bfloat16>;
 #endif
 using mine = ht::recipe<ht::amp_bf16, ht::rule<"head", head>>;
 static_assert(ht::check_trainable<outline::gpt<mine>>());

@@ -6,7 +6,7 @@
 namespace ht = halftone;
 
 auto penalty(ht::tape<ht::cpu, ht::double_backward_tape>& tape, ht::grad_scaler<ht::cpu>& scaler,
-             const ht::variable<float, 0>& loss, const ht::variable<float, 2>& x) {
+             const ht::variable<float, 0>& loss, const ht::variable<float, 1>& x) {
     auto grads = tape.gradients(scaler.scale(loss), x);
 #if defined(HALFTONE_TEST_RIGHT)
     return ht::sum_of_squares(tape, scaler.unscale(std::move(grads)));

@@ -18,26 +18,24 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$root"
 
-# The benchmarks as one source, each in a namespace of its own behind the headers of all: a fifth of the time. <...> stands before
-# "...", since the benchmarks' own headers include few of the library's; those of peers are for who has them.
+# The benchmarks as one source take a fifth of the time.
 benchmarks=(bench/*.cpp bench/convergence/*.cpp)
-{
-    sed -n '/^#include/p' "${benchmarks[@]}" | grep -v 'dnnl\|cblas' | LC_ALL=C sort -ru
-    for file in "${benchmarks[@]}"; do printf 'namespace of_%s {\n#include "%s"\n}\n' "$(basename "$file" .cpp)" "$root/$file"; done
-} >"$work/benchmarks.cpp"
-
+files=("${benchmarks[@]}")
+if command -v python3 >/dev/null 2>&1; then
+    mapfile -t files < <(echo "$work/benchmarks.cpp"; python3 tests/tools/together.py join "$work/benchmarks.cpp" "${benchmarks[@]}")
+fi
 # Of policies that differ in a type alone one is read.
-files=("$work/benchmarks.cpp" examples/train_gpt/more/{llama_amp_bf16,tf32}.cpp examples/classify_{images,text}/{main,amp_bf16,no_gpu}.cpp
+others=(examples/train_gpt/more/{llama_amp_bf16,tf32}.cpp examples/classify_{images,text}/{main,amp_bf16,no_gpu}.cpp
     examples/own_models/*.cpp tests/valgrind/*.cpp tests/fuzz/libfuzzer.cpp)
 read_one() {
     local folders=(-Iinclude)
     case $1 in
-        */benchmarks.cpp) folders+=(-Ibench -Ibench/convergence) ;;
+        bench/* | */benchmarks.cpp) folders+=(-Ibench -Ibench/convergence) ;;
         tests/*) folders+=(-Itests) ;;
     esac
     "$CXX" -std=c++20 -fsyntax-only -Wall -Wextra -Wpedantic -Werror -DHALFTONE_COMPILED -DTRAIN_GPT_MORE -DHALFTONE_COMMIT='""' \
         -DHALFTONE_BENCH_FOLDER='""' "${folders[@]}" "$1"
 }
 export -f read_one
-printf '%s\n' "${files[@]}" | xargs -P "$(nproc)" -I {} bash -c 'read_one {}' || { echo "programs that no other test builds do not compile"; exit 1; }
-echo "${#benchmarks[@]} benchmarks and $((${#files[@]} - 1)) other sources read"
+printf '%s\n' "${files[@]}" "${others[@]}" | xargs -P "$(nproc)" -I {} bash -c 'read_one {}' || { echo "programs that no other test builds do not compile"; exit 1; }
+echo "${#benchmarks[@]} benchmarks and ${#others[@]} other sources read"
