@@ -2,6 +2,7 @@
 /// \file
 /// Products of 8-bit operands, as in a linear layer under fp8_hybrid, compared with cuBLASLt as the engine of the same call.
 /// On a GPU without 8-bit mma.sync, halftone's are bf16 products of widened operands.
+// compile: with --full, sm_89 too, at most 20 kernels.
 #include "measure.cuh"
 
 #if defined(BENCH_CUBLASLT)

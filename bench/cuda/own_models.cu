@@ -3,6 +3,7 @@
 /// Operations of models of one's own: reductions along axes, gathers, copies of other strides, rotary embedding, norms and
 /// pooling of images as fractions of a copy's bandwidth; convolutions in operations a second; AdamW with 8-bit moments.
 /// bench/peers/torch_gpu.py has the same shapes.
+// compile: with --full, at most 150 kernels.
 #include <halftone/exec/cuda/sort.cuh>
 #include <halftone/kernel/optimizer_step/eight_bit/device.hpp>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Memory-bound kernels: their bandwidth as a fraction of a copy's, which is measured in the same run.
+// compile: with --full, at most 60 kernels.
 #include "measure.cuh"
 
 namespace bench {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Runs each kernel once on this GPU, on integers: smoke_checks.hpp.
+// compile: with --full, at most 150 kernels.
 #include <chrono>
 
 #include <halftone/exec/cuda/sort.cuh>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// A step of Adafactor on a GPU: the checks of tests/kernel.
+// compile: joined, at most 30 kernels.
 #include <doctest/doctest.h>
 
 #include "cuda/device.cuh"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Attention on a GPU: the tests of tests/kernel, in every layout and for every head size that has its own kernel.
+// compile: read alone, at most 100 kernels. attention_mods.cu, which is joined, has kernels like these.
 #include <doctest/doctest.h>
 
 #include "cuda/device.cuh"

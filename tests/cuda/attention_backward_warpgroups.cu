@@ -2,6 +2,7 @@
 /// \file
 /// Attention's backward pass by Hopper's warpgroup instructions: the tests of tests/kernel, in code for sm_90a, and on a
 /// GPU problems that are larger than an emulated machine takes.
+// compile: read, sm_90a alone, at most 20 kernels.
 #include <cstring>
 #include <vector>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Functions of attention's scores on a GPU: the tests of tests/kernel, with a tensor that is looked up, and dropout.
+// compile: joined, at most 40 kernels.
 #include <doctest/doctest.h>
 
 #include "cuda/device.cuh"

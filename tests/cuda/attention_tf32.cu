@@ -2,6 +2,7 @@
 /// \file
 /// Attention on a GPU for floats whose products compute in tfloat32: the tests of tests/kernel, for every head size
 /// that has its own kernel.
+// compile: with --full, at most 150 kernels. The kernels of attention.cu for other numbers.
 #include <doctest/doctest.h>
 
 #include "cuda/device.cuh"

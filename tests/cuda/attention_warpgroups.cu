@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Attention's forward pass by Hopper's warpgroup instructions: the tests of tests/kernel, in code for sm_90a.
+// compile: read, sm_90a alone, at most 20 kernels.
 #include <doctest/doctest.h>
 
 #include "cuda/device.cuh"

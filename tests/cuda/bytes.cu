@@ -2,6 +2,7 @@
 /// \file
 /// Products of eight-bit numbers on a GPU: by tensor cores that read eight bits on sm_89 and from sm_120 on, elsewhere after
 /// conversion to 16 bits.
+// compile: with --full, sm_89 too, at most 20 kernels. Kernels of products.cu, on operands of eight bits.
 #include <doctest/doctest.h>
 
 #include "cuda/device.cuh"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// What a key-value cache takes in, as it is and in eight bits, on a GPU.
+// compile: joined, at most 30 kernels.
 #include <doctest/doctest.h>
 
 #include <halftone/kernel/cache_heads/device.hpp>

@@ -2,6 +2,7 @@
 /// \file
 /// Captured steps as CUDA graphs: they have the bits of uncaptured steps; why each is captured; calls that cannot be captured, and
 /// the stream, which can be used afterwards.
+// compile: with --full, at most 150 kernels. Steps of a small model like those of steps.cu.
 #include <halftone/amp.hpp>
 #include <halftone/cuda.cuh>
 #include <halftone/data/batches.hpp>

@@ -2,6 +2,7 @@
 /// \file
 /// Gathering along an axis, cross-entropy with options, topk and multinomial on a GPU: the tests of tests/kernel and
 /// tests/autodiff.
+// compile: read, at most 100 kernels.
 #include <doctest/doctest.h>
 
 #include <halftone/exec/cuda/sort.cuh>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Convolution on a GPU.
+// compile: read, at most 80 kernels.
 #include <doctest/doctest.h>
 
 #include <halftone/kernel/conv2d/device.hpp>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// A step with moments in 8 bits on a GPU: the checks of tests/kernel.
+// compile: joined, at most 40 kernels.
 #include <doctest/doctest.h>
 
 #include <halftone/kernel/optimizer_step/eight_bit/device.hpp>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The context and its memory: transfers, fills, order, limits, and its description.
+// compile: at most 10 kernels.
 #include <algorithm>
 #include <cstdint>
 #include <memory>

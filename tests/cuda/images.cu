@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Pooling, batch norm and group norm on a GPU: the checks of tests/kernel.
+// compile: joined, at most 60 kernels.
 #include <doctest/doctest.h>
 
 #include <halftone/kernel/channel_norm/device.hpp>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Losses, sums and RMS norm on a GPU: the tests of tests/kernel.
+// compile: read, at most 120 kernels.
 #include <doctest/doctest.h>
 
 #include "cuda/device.cuh"

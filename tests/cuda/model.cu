@@ -2,6 +2,7 @@
 /// \file
 /// A whole model on a GPU, by the code that runs on the CPU: loss and gradients within rounding errors, in the order
 /// of one stream and without a wait between kernels.
+// compile: with --full, at most 300 kernels. A whole model of kernels that other sources test one by one.
 #include <halftone/amp.hpp>
 #include <halftone/cuda.cuh>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Maps, conversions and embeddings on a GPU: the tests of tests/kernel, and sizes that fill the machine.
+// compile: read, at most 220 kernels.
 #include <vector>
 
 #include <doctest/doctest.h>

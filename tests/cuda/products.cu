@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Matrix products on a GPU: the tests of tests/kernel.
+// compile: at most 120 kernels.
 #include <doctest/doctest.h>
 
 #include "cuda/device.cuh"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Rotary embedding on a GPU.
+// compile: joined, at most 30 kernels.
 #include <doctest/doctest.h>
 
 #include <halftone/kernel/rotary/device.hpp>

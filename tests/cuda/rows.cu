@@ -2,6 +2,7 @@
 /// \file
 /// Layer norm and softmax on a GPU: the tests of tests/kernel, at the sizes where kernels change and at
 /// larger ones than an emulated machine takes.
+// compile: read, at most 200 kernels.
 #include <doctest/doctest.h>
 
 #include "cuda/device.cuh"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Copies between strided views and maps of strided views on a GPU: the tests of tests/kernel, and sizes that fill the machine.
+// compile: joined, at most 60 kernels.
 #include <doctest/doctest.h>
 
 #include "cuda/device.cuh"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Thrust on halftone's memory: its order with a context's work, its memory, and the exponent counts computed with it.
+// compile: read, at most 60 kernels.
 #include <cstdint>
 #include <vector>
 

@@ -2,6 +2,7 @@
 /// \file
 /// Training steps with a gradient penalty, with dropout and with sparse gradients on a GPU: with whole numbers they have the
 /// CPU's bits; captured steps have those of uncaptured ones, sparse gradients those of dense ones.
+// compile: read, at most 330 kernels. tests/emulator/models takes steps like these.
 #include <halftone/amp.hpp>
 #include <halftone/cuda.cuh>
 

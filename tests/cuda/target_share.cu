@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Counting targets on a GPU.
+// compile: joined, at most 20 kernels.
 #include <doctest/doctest.h>
 
 #include <halftone/kernel/target_share/device.hpp>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The times of kernels in a trace, and ranges of NVTX.
+// compile: read, at most 10 kernels.
 #include <string>
 
 #include <doctest/doctest.h>

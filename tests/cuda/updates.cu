@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The optimizer's two passes on a GPU: the tests of tests/kernel, and slabs of a size that fills the machine.
+// compile: joined, at most 60 kernels.
 #include <doctest/doctest.h>
 
 #include "cuda/device.cuh"

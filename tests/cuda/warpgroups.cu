@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Products by Hopper's warpgroup instructions, for any shape: the tests of tests/kernel, in code for sm_90a.
+// compile: read, sm_90a alone, at most 70 kernels.
 #include <doctest/doctest.h>
 
 #include "cuda/device.cuh"

@@ -38,6 +38,8 @@ struct warpgroup_attention_tiling {
 };
 
 /// Computes o and logsumexp; head_size is at most Tiling::head. The boxes of the maps have 64 rows, those of o 16.
+// local memory of `warpgroup_attention_kernel<*, warpgroup_attention_tiling<64, 3, *`: at most 48 bytes of stack, 96 of stores, 120 of
+// loads. Of the 160 registers a thread that three warpgroups leave, sums and products take nearly all.
 template <class T, class Tiling, class Map>
 struct warpgroup_attention_kernel {
     using tiling = Tiling;
