@@ -117,8 +117,10 @@ if ((!$# && !verbose)) && command -v python3 >/dev/null 2>&1; then
     # Once more those about which another case had the message.
     left=()
     for file in "${cases[@]}"; do if [[ ! -e $work/$(basename "$file" .cpp).wrong ]]; then left+=("$file"); fi; done
-    python3 "$together" join "$work/left.cpp" "${left[@]}" >/dev/null
-    check_unit "$work/left.cpp" wrong
+    if ((${#left[@]})); then
+        python3 "$together" join "$work/left.cpp" "${left[@]}" >/dev/null
+        check_unit "$work/left.cpp" wrong
+    fi
 fi
 printf '%s\n' "${cases[@]}" | xargs -d '\n' -n 1 -P "$(nproc)" bash -c 'set -u; check_case "$0"' || exit 1
 echo "$cxx: ${#cases[@]} wrong programs are refused with their sentences"

@@ -68,7 +68,7 @@ HALFTONE_HD HALFTONE_INLINE void add_seen_products(Simt simt, word weights, word
 }
 
 /// Computes o and logsumexp of some queries.
-// local memory of `modified_attention_*kernel<*`: at most 16 bytes of stack, 16 of stores, 32 of loads. As plain attention's, also for
+// local memory of `modified_attention_*kernel<*`: at most 16 bytes of stack, 16 of stores, 64 of loads. As plain attention's, also for
 // the gradients below.
 template <class Compute, class T, int Parts, class E>
 struct modified_attention_kernel {

@@ -114,7 +114,7 @@ struct plain_tiles {
 };
 
 /// o and logsumexp of some queries, with a running softmax (Milakov and Gimelshein 2018).
-// local memory of `plain_attention_*kernel<*`: at most 16 bytes of stack, 16 of stores, 32 of loads. It is for shapes that no fast
+// local memory of `plain_attention_*kernel<*`: at most 16 bytes of stack, 16 of stores, 64 of loads. It is for shapes that no fast
 // kernel takes, so a word or two may spill; likewise the gradients' below.
 template <class Compute, class T, int Parts>
 struct plain_attention_kernel {
