@@ -60,7 +60,7 @@ struct run {
         };
         add(g.master.data(), e.master, g.master.bytes() / g.masters);
         if (g.copy_bytes != 0) add(g.copy.data(), e.copy, g.copy_bytes);
-        for (int which = 0; which < optimizer->moments; ++which)
+        for (int which = 0; which < optimizer->moments(); ++which)
             add(optimizer->moment(which, e.group).data(), e.gradient, g.state_bytes);
         return all;
     }
@@ -69,7 +69,7 @@ struct run {
         auto next = make(device, model);
         ht::store& s = model.parameters();
         for (std::size_t g = 0; g < s.groups().size(); ++g) {
-            for (int which = 0; which < optimizer->moments; ++which) {
+            for (int which = 0; which < optimizer->moments(); ++which) {
                 const auto from = optimizer->moment(which, g);
                 s.memory().write(next->moment(which, g).data(), small::bytes_at(s, from.data(), from.size()).data(),
                                  from.size());
