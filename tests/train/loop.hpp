@@ -26,7 +26,8 @@ struct batch {
 template <class P, class Device>
 struct loop {
     Device& device;
-    ht::nn::gpt<P> model{device, config, 3};
+    std::uint64_t seed;
+    ht::nn::gpt<P> model{device, config, seed};
     ht::adamw<Device, ht::nn::gpt<P>> optimizer{device,
                                                 model,
                                                 {.lr = 1e-2, .weight_decay = 0.1},
@@ -37,7 +38,7 @@ struct loop {
     std::vector<std::int32_t> ids =
         support::random(1).indices(2 * 3 * (config.context + 1), static_cast<int>(config.vocabulary));
 
-    explicit loop(Device& d) : device(d) {}
+    explicit loop(Device& d, std::uint64_t s = 3) : device(d), seed(s) {}
 
     /// Returns the mean loss.
     float step() {
