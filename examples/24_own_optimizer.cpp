@@ -139,4 +139,5 @@ int main() {
     std::printf("two ranks: the same bits: %s, learned: %s\n", ranks[0].weights == ranks[1].weights ? "yes" : "no",
                 ranks[0].loss < 2 * none / 3 ? "yes" : "no");
     // Prints: two ranks: the same bits: yes, learned: yes
+    return 0;
 }
