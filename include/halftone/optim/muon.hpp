@@ -40,7 +40,8 @@ enum class muon_adjust_lr {
     match_rms_adamw,  ///< 0.2 sqrt(max(out, in)), so that rates and decays of AdamW can be used (Liu et al. 2025)
 };
 
-template <class Device, class Model, class P = amp_bf16>
+// The default of P stands at the definition: CUDA 13.0's cudafe++ writes it there, too, where a declaration before has it.
+template <class Device, class Model, class P>
 class muon;
 
 /// Options of ht::muon, with the defaults of torch.optim.Muon.
@@ -61,7 +62,7 @@ struct muon_options {
 };
 
 /// Muon and AdamW over a model's parameters; P is the policy of Muon's products. Device and model must outlive it.
-template <class Device, class Model, class P>
+template <class Device, class Model, class P = amp_bf16>
 class muon : public detail::rule_optimizer<Device, Model, kernel::adamw_rule> {
     using base = detail::rule_optimizer<Device, Model, kernel::adamw_rule>;
     using direction = typename resolve<P>::output;
