@@ -32,7 +32,8 @@ alone=$(sed -n '/^set(halftone_tests_alone/,/)$/p' tests/CMakeLists.txt | grep -
 while IFS= read -r file; do
     name=${file#tests/} name=${name%.cpp}
     if [[ $'\n'$alone$'\n' == *$'\n'"$name"$'\n'* ]]; then continue; fi
-    if [[ ${name##*/} == "$(basename "$(dirname "$name")")" ]]; then name=${name%/*}; fi
+    folder=${name%/*}
+    if [[ ${name##*/} == "${folder##*/}" ]]; then name=$folder; fi
     if ! grep -q "^namespace ${name//\//_}_tests {\$" "$file"; then
         echo "$file: expected its tests in namespace ${name//\//_}_tests"
         status=1
