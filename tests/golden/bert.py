@@ -86,4 +86,5 @@ def run(name):
         yield f"gradient {off(low, g):.6g} " + numbers(g)
 
 
-write("bert", [line for case in CASES for line in run(case)])
+if __name__ == "__main__":
+    write("bert", [line for case in CASES for line in run(case)])

@@ -100,4 +100,5 @@ def run(name):
         yield f"gradient {mean_square([off(low[2][i], exact[2][i]) for exact, low in draws]):.6g} " + numbers(g)
 
 
-write("llama", [line for case in CASES for line in run(case)])
+if __name__ == "__main__":
+    write("llama", [line for case in CASES for line in run(case)])
