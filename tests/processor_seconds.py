@@ -7,7 +7,7 @@
 Runs `tests/run.sh --more` in an empty folder (a temporary one, unless --build names it) with this script as the compiler's launcher, which
 notes each compiler's seconds. Writes the table, largest first, to tests/processor_seconds.tsv. Other work on the machine makes the
 seconds of compilers a little larger; elapsed ones, of tests, are those of as many tests at a time as there are processors.
-Ends with the status of tests/run.sh.
+cost.programs is left out: it wants a launcher of its own. Ends with the status of tests/run.sh.
 """
 import argparse
 import os
@@ -46,7 +46,7 @@ def build_and_test(folder, definitions):
     folder.mkdir(parents=True, exist_ok=True)
     notes.write_text("")
     script = [str(ROOT / "tests/run.sh"), "--yes", "--more", "--build", str(folder),
-              f"-DCMAKE_CXX_COMPILER_LAUNCHER={Path(__file__).resolve()}", *definitions]
+              f"-DCMAKE_CXX_COMPILER_LAUNCHER={Path(__file__).resolve()}", *definitions, "--", "-E", "^cost.programs$"]
     status = subprocess.run(script, env={**os.environ, NOTES: str(notes)}).returncode
     lines = [line.split("\t") for line in notes.read_text().splitlines()]
     lines = [[s, kind, name.replace("CMakeFiles/", "").replace(".dir/", "/")] for s, kind, name in lines]
