@@ -17,7 +17,9 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from xml.etree import ElementTree
+
+sys.dont_write_bytecode = True
+import summary  # noqa: E402, in this folder
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTES = "HALFTONE_PROCESSOR_SECONDS"  # names the file to which launched compilers add their lines
@@ -52,7 +54,8 @@ def build_and_test(folder, definitions):
     lines = [[s, kind, name.replace("CMakeFiles/", "").replace(".dir/", "/")] for s, kind, name in lines]
     results = folder / "Testing/results.xml"
     if results.exists():
-        lines += [[f"{float(c.get('time')):.2f}", "test", c.get("name")] for c in ElementTree.parse(results).iter("testcase")]
+        with open(results, encoding="utf-8", errors="replace") as file:
+            lines += [[f"{float(c.get('time')):.2f}", "test", c.get("name")] for c in summary.read(file)]
     return lines, status
 
 
