@@ -40,10 +40,11 @@ void refuses(const std::string& name, const std::string& told) {
     CHECK(told.find("; expected ") != std::string::npos);
 }
 
-TEST_CASE("only the number of steps has no default") {
-    CHECK_NOTHROW(ht::check_arguments({.max_steps = 1}));
-    CHECK_THROWS_AS(ht::check_arguments({}), ht::argument_error);
-    CHECK_THROWS_WITH_AS(ht::check_arguments(ht::training_arguments{}), "training_arguments: max_steps is 0; expected 1 or more", ht::argument_error);
+TEST_CASE("a run has max_steps, or num_train_epochs") {
+    CHECK(message(ht::training_arguments{.max_steps = 1}) == "no error");
+    CHECK(message(ht::training_arguments{}) == "no error");
+    CHECK(message(ht::training_arguments{.max_steps = 0}) ==
+          "training_arguments: max_steps is 0; expected 1 or more, or -1 for a run of num_train_epochs");
 }
 
 TEST_CASE("each field has its range") {
@@ -58,9 +59,11 @@ TEST_CASE("each field has its range") {
         CHECK(message(field, ht::extent{1} << 31).ends_with(" is 2147483648; expected 2147483647 at most"));
         CHECK(message(field, (ht::extent{1} << 31) - 1) == "no error");
     }
-    refuses("max_steps", message(&a::max_steps, std::int64_t{-1}));
+    refuses("max_steps", message(&a::max_steps, std::int64_t{-2}));
     refuses("max_steps", message(&a::max_steps, std::int64_t{1} << 31));
+    refuses("num_train_epochs", message(&a::num_train_epochs, 0.0));
     for (const double bad : {-1.0, nan, inf}) {
+        refuses("num_train_epochs", message(&a::num_train_epochs, bad));
         refuses("learning_rate", message(&a::learning_rate, bad));
         refuses("weight_decay", message(&a::weight_decay, bad));
         refuses("adam_beta1", message(&a::adam_beta1, bad));

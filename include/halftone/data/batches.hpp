@@ -11,12 +11,14 @@
 ///         const ht::language_batch batch = data.window(first, 32);           // of the held-out part, in order
 ///     }
 ///
-/// The windows of step s depend on the seed and s alone: not on earlier steps, nor on how rows are split. A batch is a
+/// The windows of step s depend on the seed and s alone: not on earlier steps, nor on how rows are split. In a run of
+/// num_train_epochs an epoch has each of the training part's consecutive windows once, in an order of its own. A batch is a
 /// view of memory that the data owns and reuses: it is valid until the next one is made.
 #pragma once
 
 #include <vector>
 
+#include <halftone/data/shuffle.hpp>
 #include <halftone/data/tokens.hpp>
 #include <halftone/number/philox.hpp>
 #include <halftone/tensor/packed.hpp>
@@ -151,6 +153,19 @@ class language_data {
             // The modulo's deviation from a uniform distribution is at most places / 2^64.
             fill(parts_.training, static_cast<extent>((std::uint64_t{random[0]} << 32 | random[1]) % places), row);
         }
+        return batch(rows);
+    }
+
+    /// The windows of an epoch: the consecutive ones of the training part, without the tokens behind the last one.
+    extent epoch_rows() const { return (parts_.training.size() - 1) / options_.context; }
+    /// `rows` windows of an epoch from number `first` of its order on. Throws argument_error for ones that it does not have, and
+    /// as sample().
+    language_batch of_epoch(std::uint32_t epoch, extent first, extent rows) {
+        if (first < 0 || rows < 1 || rows > epoch_rows() - first)
+            fail<argument_error>("data: ", rows, " windows from ", first, " on of an epoch of ", epoch_rows());
+        prepare(rows);
+        const shuffled_order order(epoch_rows(), options_.seed, epoch);
+        for (extent row = 0; row < rows; ++row) fill(parts_.training, order[first + row] * options_.context, row);
         return batch(rows);
     }
 

@@ -189,13 +189,26 @@ class data_loader {
                                  " ranks; the loader's batch_size is ", options_.batch_size);
         }
         const extent epoch = batches();
-        loader_position at = position_;
-        at.epoch = static_cast<std::uint32_t>(step / epoch), at.rows = step % epoch * options_.batch_size;
-        const bool ends_here = position_.epoch + 1 == at.epoch && at.rows == 0 && left(position_) == 0;
-        if (!(at == position_) && !ends_here) resume(at);
-        const batch_type* batch = next();
-        if (batch == nullptr) batch = next();
-        return *batch;
+        return batch_at(static_cast<std::uint32_t>(step / epoch), step % epoch * options_.batch_size);
+    }
+    /// The samples of an epoch: all, or those of complete batches if the last one is dropped.
+    extent epoch_rows() const
+        requires is_map
+    {
+        return options_.last == last_batch::drop ? batches() * options_.batch_size : position_.size;
+    }
+    /// The batch of an epoch that begins after its first `first` samples; as sample(). Throws argument_error unless it is of
+    /// all ranks and has `rows` samples, and as next().
+    batch_type of_epoch(std::uint32_t epoch, extent first, extent rows)
+        requires is_map
+    {
+        const extent size = options_.batch_size;
+        if (options_.world_size != 1 || first < 0 || first % size != 0 || rows != std::min(size, epoch_rows() - first)) {
+            fail<argument_error>("data_loader: a step takes ", rows, " rows of an epoch from ", first, " on; the loader's "
+                                 "batches have ", size, ", of ", options_.world_size, " ranks; expected a batch_size of a "
+                                 "step's rows, and a world_size of 1");
+        }
+        return batch_at(epoch, first);
     }
 
     /// Seconds that next() has waited for a batch, or made one itself.
@@ -279,6 +292,15 @@ class data_loader {
             }
             return {};
         }
+    }
+    batch_type batch_at(std::uint32_t epoch, extent rows) {
+        loader_position at = position_;
+        at.epoch = epoch, at.rows = rows;
+        const bool ends_here = position_.epoch + 1 == epoch && rows == 0 && left(position_) == 0;
+        if (!(at == position_) && !ends_here) resume(at);
+        const batch_type* batch = next();
+        if (batch == nullptr) batch = next();
+        return *batch;
     }
     /// The samples that are left to take at a position of an epoch.
     extent left(const loader_position& at) const {

@@ -152,12 +152,21 @@ class labelled_data {
     labelled_batch sample(std::uint32_t step, extent rows) {
         prepare(rows);
         const auto first = static_cast<std::uint64_t>(step) * static_cast<std::uint64_t>(rows);
-        const auto epoch_rows = static_cast<std::uint64_t>(training());
+        const auto of_one = static_cast<std::uint64_t>(training());
         for (extent row = 0; row < rows; ++row) {
             const std::uint64_t place = first + static_cast<std::uint64_t>(row);
-            const shuffled_order order(training(), options_.seed, static_cast<std::uint32_t>(place / epoch_rows));
-            fill(parts_.training[static_cast<std::size_t>(order[static_cast<extent>(place % epoch_rows)])], row);
+            fill_training(static_cast<std::uint32_t>(place / of_one), static_cast<extent>(place % of_one), row);
         }
+        return batch(rows);
+    }
+    /// The texts of an epoch: those for training.
+    extent epoch_rows() const { return training(); }
+    /// `rows` texts of an epoch from number `first` of its order on. Throws argument_error for ones that it does not have.
+    labelled_batch of_epoch(std::uint32_t epoch, extent first, extent rows) {
+        if (first < 0 || rows < 1 || rows > training() - first)
+            fail<argument_error>("labelled_data: ", rows, " texts from ", first, " on of an epoch of ", training());
+        prepare(rows);
+        for (extent row = 0; row < rows; ++row) fill_training(epoch, first + row, row);
         return batch(rows);
     }
 
@@ -181,6 +190,10 @@ class labelled_data {
         if (labels_.size() >= count) return;
         tokens_.resize(count * static_cast<std::size_t>(options_.length));
         lengths_.resize(count), labels_.resize(count);
+    }
+    void fill_training(std::uint32_t epoch, extent place, extent row) {
+        const shuffled_order order(training(), options_.seed, epoch);
+        fill(parts_.training[static_cast<std::size_t>(order[place])], row);
     }
     void fill(extent from, extent row) {
         const labelled_ids text = all_[from];

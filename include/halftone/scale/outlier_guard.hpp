@@ -77,9 +77,10 @@ struct guard_record {
 struct add_watched_loss {
     guard_record* record;
     const float* loss;
+    double weight;
     HALFTONE_HD void operator()() const {
-        record->loss_sum += static_cast<double>(*loss);
-        ++record->weight;
+        record->loss_sum += weight * static_cast<double>(*loss);
+        record->weight += weight;
         ++record->losses;
     }
 };
@@ -170,12 +171,13 @@ class outlier_guard {
     outlier_guard(const outlier_guard&) = delete;
     outlier_guard& operator=(const outlier_guard&) = delete;
 
-    /// Adds a loss of the current step, unscaled. Throws state_error if losses are not watched.
-    void add(const variable<float, 0>& loss) {
+    /// Adds a loss of the current step, unscaled: of micro-batches of unequal size, with its weight. Throws state_error if losses
+    /// are not watched.
+    void add(const variable<float, 0>& loss, double weight = 1) {
         if (options_.of == outlier_of::norm)
             fail<state_error>("outlier_guard: add() of a loss, and .of = outlier_of::norm watches none");
         ++added_;
-        record_.device().run(detail::add_watched_loss{record_.data(), loss.view().data()});
+        if (weight != 0) record_.device().run(detail::add_watched_loss{record_.data(), loss.view().data(), weight});
     }
     /// Adds a loss with its share of the step's batch. All losses of a step are of one kind.
     void add(const shared_loss<variable<float, 0>>& loss) {

@@ -20,7 +20,8 @@ inline namespace HALFTONE_ABI {
 
 /// The state of a run.
 struct trainer_state : step_metrics {
-    std::int64_t max_steps = 0;
+    std::int64_t max_steps = 0;    ///< of num_train_epochs, too, once train() has begun
+    double epoch = 0;              ///< epochs done, with a fraction; 0 in a run of max_steps
     double seconds = 0;            ///< time in train() so far, evaluations included
 };
 

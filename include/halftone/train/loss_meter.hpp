@@ -18,8 +18,8 @@
 ///
 ///     losses.add(model.loss(eval, window) * ht::share_of(eval, window));
 ///
-/// Losses with a share are weighted by the number of targets that count in their micro-batch, also if it is 0; others are
-/// weighted by 1. If all weights are 0 the mean is NaN.
+/// Losses with a share are weighted by the number of targets that count in their micro-batch, also if it is 0; others by 1, or
+/// by the weight that is given with them. If all weights are 0 the mean is NaN.
 ///
 /// Numeric contract: sums in double, in the order of the calls.
 #pragma once
@@ -46,9 +46,10 @@ struct loss_record {
 struct add_loss {
     loss_record* record;
     const float* loss;
+    double weight;
     HALFTONE_HD void operator()() const {
-        record->part += static_cast<double>(*loss);
-        ++record->parts;
+        record->part += weight * static_cast<double>(*loss);
+        record->parts += weight;
     }
 };
 struct add_shared_loss {
@@ -108,9 +109,9 @@ class loss_meter {
         if (latest == 0) fail<argument_error>("loss_meter: remembers the losses of 0 steps; expected 1 or more");
     }
 
-    /// Adds a loss to the current step.
-    void add(const variable<float, 0>& loss) {
-        record_.device().run(detail::add_loss{record_.data(), loss.view().data()});
+    /// Adds a loss to the current step: of micro-batches of unequal size, with its weight.
+    void add(const variable<float, 0>& loss, double weight = 1) {
+        if (weight != 0) record_.device().run(detail::add_loss{record_.data(), loss.view().data(), weight});
     }
     /// Adds a loss with its share of the step's batch. All losses of a step are of one kind.
     void add(const shared_loss<variable<float, 0>>& loss) {

@@ -173,6 +173,7 @@ struct planned_run {
         few.save_steps = 0, few.save_strategy = save_strategy::steps;
         few.load_best_model_at_end = false;
         few.resume_from_checkpoint.clear();
+        if (few.max_steps < 0) few.max_steps = INT32_MAX;  // an evaluation before train(), which counts them
         std::int64_t& looks = few.diagnosis.numerics_steps;
         looks = looks == 0 || looks > few.max_steps ? 0 : 1;
         trainer<Twin, Model, Kind, Options> run(twin, again, few, of_asked(few), Kind{}, groups);

@@ -89,9 +89,7 @@ class step_runner {
         const auto batch = [&] {
             const scoped_range part(context_->listener, "data loading", track::data);
             const range here(context_->listener, "batch", pass::forward);
-            const training_arguments& a = context_->arguments;
-            return data.sample(static_cast<std::uint32_t>(context_->state.step),
-                               a.per_device_train_batch_size * a.gradient_accumulation_steps * context_->rank_count());
+            return batch_of(data, context_->state.step);
         }();
         if (std::exchange(is_under_way_, true)) step_->drop();
         if (looks_now()) {
@@ -103,7 +101,19 @@ class step_runner {
         }
         is_under_way_ = false;
         ++context_->state.step;
+        context_->state.epoch = context_->epochs();
         return batch.size();
+    }
+    template <class Data>
+    auto batch_of(Data& data, std::int64_t step) const {
+        const extent rows = context_->rows_of_step();
+        if constexpr (epoch_data<Data>) {
+            if (const std::int64_t steps = context_->epoch_steps; steps != 0) {
+                const extent first = step % steps * rows;
+                return data.of_epoch(static_cast<std::uint32_t>(step / steps), first, std::min(rows, context_->epoch_rows - first));
+            }
+        }
+        return data.sample(static_cast<std::uint32_t>(step), rows);
     }
     bool looks_now() const {
         const std::int64_t every = context_->arguments.diagnosis.numerics_steps;

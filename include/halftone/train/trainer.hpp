@@ -89,7 +89,7 @@ class trainer : public detail::trainer_parts<Device, Model, Kind, Options> {
         context_.ranks = ranks_.get();
         if (ranks_->size() > 1) runner_.refuse_capture("trainer: steps of several ranks are not captured");
     }
-    /// Trains until max_steps, or until stop(). Called again, it continues after a stop with the next step, after an
+    /// Trains until max_steps, the end of num_train_epochs, or stop(). Called again, it continues after a stop with the next step, after an
     /// exception with the interrupted step, from its beginning. If the data also gives windows, it evaluates every
     /// eval_steps. With a memory.budget it first calls fit_to_budget(). Throws out_of_memory, with what train() knows about
     /// the request that failed.
@@ -113,6 +113,7 @@ class trainer : public detail::trainer_parts<Device, Model, Kind, Options> {
     /// config() from which it can be made.
     template <training_data Data>
     const memory_choice& fit_to_budget(Data& data) {
+        parts::count_steps(data);
         const memory_choice& choice = memory_.fit_to_budget(data, step_);
         runner_.captured().renew("a memory budget has been applied");
         return choice;
@@ -152,6 +153,7 @@ class trainer : public detail::trainer_parts<Device, Model, Kind, Options> {
     /// evaluate_now() returns an evaluation_result, or is a no_evaluation.
     template <class Data, class Evaluate>
     training_result train_and_evaluate(Data& data, const Evaluate& evaluate_now) {
+        parts::count_steps(data);
         if (arguments().memory.budget != 0 && !budget()) fit_to_budget(data);
         const training_result r = train_steps(data, evaluate_now);
         if (history() != nullptr && rank() == 0) history()->dump(arguments().memory.history);

@@ -7,6 +7,7 @@
 
 #include <halftone/exec/ranges.hpp>
 #include <halftone/train/callback.hpp>
+#include <halftone/train/step_rows.hpp>
 #include <halftone/train/trainer_ranks.hpp>
 #include <halftone/train/training_arguments.hpp>
 
@@ -27,9 +28,29 @@ struct trainer_context {
     bool is_evaluating = false;      ///< the last pass was one of an evaluation
     trainer_ranks* ranks = nullptr;  ///< that it has joined
 
+    extent epoch_rows = 0;           ///< of an epoch of the data, in a run of num_train_epochs
+    std::int64_t epoch_steps = 0;    ///< the same in steps; 0: the run has max_steps
+
     /// This rank's number, and how many have joined; 0 and 1 for a trainer alone.
     int rank() const { return ranks == nullptr ? 0 : ranks->rank(); }
     int rank_count() const { return ranks == nullptr ? 1 : ranks->size(); }
+
+    /// How a step's rows are divided.
+    step_rows rows() const {
+        return {arguments.per_device_train_batch_size, arguments.gradient_accumulation_steps, rank(), rank_count()};
+    }
+    /// The rows of a step of all ranks.
+    extent rows_of_step() const {
+        return arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps * rank_count();
+    }
+
+    /// The epochs that are done, with the fraction of the one that is not, by micro-batches, as transformers has it.
+    double epochs() const {
+        if (epoch_steps == 0) return 0;
+        const extent parts = steps_of_epoch(epoch_rows, arguments.per_device_train_batch_size * rank_count());
+        const extent done = state.step % epoch_steps * arguments.gradient_accumulation_steps;
+        return static_cast<double>(state.step / epoch_steps) + static_cast<double>(done) / static_cast<double>(parts);
+    }
 
     /// Calls f(callback) for each callback of this rank: on rank 0 all of them, on others those of all ranks.
     template <class F>

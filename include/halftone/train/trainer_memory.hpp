@@ -41,7 +41,7 @@ class trainer_memory {
         if (a.optim != before) {
             step.optimizer.remake(*context_->device, *context_->model, asked_, a.optim,
                                   with_undecayed(context_->model->parameters(), groups_));
-            step.optimizer.base().set_schedule(schedule_of(a, asked_.options.lr));
+            step.set_schedule();
         }
         return *choice_;
     }

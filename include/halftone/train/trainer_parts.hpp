@@ -90,10 +90,11 @@ class trainer_parts {
         return figures_.progress();
     }
     /// Restores them: train() continues with the next step. Throws argument_error for counters that are negative, or
-    /// beyond max_steps; nothing changes then.
+    /// beyond max_steps, if it is known; nothing changes then.
     void restore(const trainer_progress& p) {
-        if (p.step < 0 || p.step > arguments().max_steps || p.window_steps < 0)
-            fail<argument_error>("trainer: a state of step ", p.step, "; expected 0 to max_steps, ", arguments().max_steps);
+        const std::int64_t most = arguments().max_steps < 0 ? INT32_MAX : arguments().max_steps;
+        if (p.step < 0 || p.step > most || p.window_steps < 0)
+            fail<argument_error>("trainer: a state of step ", p.step, "; expected 0 to max_steps, ", most);
         figures_.restore(p);
         runner_.restart();
     }
@@ -126,6 +127,31 @@ class trainer_parts {
     }
     ~trainer_parts() = default;
 
+    /// Sets the number of steps of a run of num_train_epochs on this data.
+    template <class Data>
+    void count_steps([[maybe_unused]] Data& data) {
+        if (!is_by_epochs_) return;
+        if constexpr (epoch_data<Data>) {
+            training_arguments& a = context_.arguments;
+            context_.epoch_rows = data.epoch_rows();
+            if (context_.epoch_rows < 1) fail<argument_error>("trainer: num_train_epochs of data that has no rows");
+            context_.epoch_steps = steps_of_epoch(context_.epoch_rows, context_.rows_of_step());
+            const std::int64_t steps = steps_of_epochs(a.num_train_epochs, context_.epoch_steps), before = std::exchange(a.max_steps, -1);
+            if (context_.state.step > steps)
+                fail<argument_error>("trainer: a state of step ", context_.state.step, "; expected 0 to ", steps, ", the steps of ",
+                                     a.num_train_epochs, " epochs");
+            a.max_steps = context_.state.max_steps = steps;
+            context_.state.epoch = context_.epochs();
+            if (steps == before) return;
+            check_schedule(a, step_.rate());
+            step_.set_schedule();
+            runner_.captured().renew("the run's number of steps is another");
+        } else {
+            fail<argument_error>("training_arguments: max_steps is -1, a run of num_train_epochs, and the data has no epochs "
+                                 "(train/training_data.hpp); expected max_steps");
+        }
+    }
+
     trainer_context<Device, Model> context_;
     trainer_memory<Device, Model, Kind, Options> memory_;
     step_type step_;
@@ -136,6 +162,7 @@ class trainer_parts {
     draws_part<tape<Device, Kind>> draws_{&step_.tape, arguments().seed};
     progress_part<trainer_parts> saved_progress_{this};
     bool has_checkpoints_ = false;
+    bool is_by_epochs_ = arguments().max_steps < 0;
 
   private:
     static training_arguments checked(const training_arguments& a, const asked_optimizer<Options>& asked) {

@@ -9,8 +9,8 @@
 ///
 ///     ht::training_arguments args{.max_steps = 5000, .memory = {.budget = std::size_t{200} << 20}, .scaler = {.growth_interval = 100}};
 ///
-/// A step's batch has per_device_train_batch_size times gradient_accumulation_steps rows. Defaults are theirs, except
-/// for max_steps, which is required in place of epochs.
+/// A step's batch has per_device_train_batch_size times gradient_accumulation_steps rows, and fewer at the end of an epoch.
+/// Defaults are theirs: without max_steps, three epochs of data that has epochs (train/training_data.hpp).
 #pragma once
 
 #include <cstdint>
@@ -99,7 +99,8 @@ struct training_arguments {
     extent gradient_accumulation_steps = 1;        ///< micro-batches of a step, weighted by their share of targets
     bool gradient_checkpointing = false;           ///< blocks are computed again in the backward pass, all of them or every
                                                    ///< memory.checkpoint_every-th; false: as the model has it
-    std::int64_t max_steps = 0;                    ///< steps of the run, skipped ones included
+    double num_train_epochs = 3;                   ///< of the data, with a fraction; used if max_steps is -1
+    std::int64_t max_steps = -1;                   ///< steps of the run, skipped ones included; -1: by num_train_epochs
 
     std::string optim{};                           ///< the optimizer's name: adamw or adamw_8bit, or those of another one that
                                                    ///< the trainer is given; empty: the one with moments in the `state` type
@@ -111,7 +112,7 @@ struct training_arguments {
     double max_grad_norm = 1;                      ///< 0: gradients are not clipped
 
     schedule lr_scheduler_type = schedule::linear;
-    double warmup_ratio = 0;                       ///< fraction of max_steps; used if warmup_steps is 0
+    double warmup_ratio = 0;                       ///< fraction of the run's steps; used if warmup_steps is 0
     std::int64_t warmup_steps = 0;
     double final_lr_ratio = 0;                     ///< the last rate of linear and cosine, as a fraction of learning_rate
     lr_scheduler_arguments lr_scheduler_kwargs{};  ///< further arguments of polynomial and warmup_stable_decay
@@ -142,6 +143,7 @@ struct training_arguments {
 
 namespace detail {
 
+/// Of a run whose number of steps is not known yet, what does not depend on it.
 inline void check_schedule(const training_arguments& a, double learning_rate) {
     const lr_scheduler_arguments& k = a.lr_scheduler_kwargs;
     if (a.lr_scheduler_type != schedule::polynomial && a.lr_scheduler_type != schedule::warmup_stable_decay) return;
@@ -159,8 +161,9 @@ inline void check_schedule(const training_arguments& a, double learning_rate) {
         return;
     }
     const std::int64_t most =
-        a.max_steps - warmup_steps({.total_steps = a.max_steps, .warmup_steps = a.warmup_steps,
-                                    .warmup_ratio = a.warmup_ratio});
+        a.max_steps < 0 ? INT32_MAX
+                        : a.max_steps - warmup_steps({.total_steps = a.max_steps, .warmup_steps = a.warmup_steps,
+                                                      .warmup_ratio = a.warmup_ratio});
     if (k.num_decay_steps < 1 || k.num_decay_steps > most)
         fail<argument_error>("training_arguments: lr_scheduler_kwargs.num_decay_steps is ", k.num_decay_steps,
                              "; expected 1 to ", most, ", the steps behind the warm-up");
@@ -230,7 +233,11 @@ inline void check_arguments(const training_arguments& a, double optimizer_rate) 
     at_least("per_device_train_batch_size", a.per_device_train_batch_size, 1);
     at_least("per_device_eval_batch_size", a.per_device_eval_batch_size, 1);
     at_least("gradient_accumulation_steps", a.gradient_accumulation_steps, 1);
-    at_least("max_steps", a.max_steps, 1);
+    if (a.max_steps == 0 || a.max_steps < -1)
+        fail<argument_error>("training_arguments: max_steps is ", a.max_steps,
+                             "; expected 1 or more, or -1 for a run of num_train_epochs");
+    if (!(a.num_train_epochs > 0 && is_finite(a.num_train_epochs)))
+        fail<argument_error>("training_arguments: num_train_epochs is ", a.num_train_epochs, "; expected more than 0");
     at_most("per_device_train_batch_size", a.per_device_train_batch_size, INT32_MAX);
     at_most("per_device_eval_batch_size", a.per_device_eval_batch_size, INT32_MAX);
     at_most("gradient_accumulation_steps", a.gradient_accumulation_steps, INT32_MAX);

@@ -9,9 +9,10 @@
 ///
 /// If a batch and its micro-batches have `targets`, a view of std::int32_t, the loss is a mean over those that are not
 /// -100, and each micro-batch is weighted by its share of them (autodiff/engine/share.hpp); otherwise micro-batches
-/// have equal weights.
+/// are weighted by their rows, which are equally many except at the end of an epoch.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 
 #include <halftone/tensor/view.hpp>
@@ -33,6 +34,17 @@ template <class Data>
 concept bucketed_training_data = training_data<Data> && requires(Data& data, extent rows) {
     data.largest(rows).size();
     data.shapes();
+};
+
+/// Training data with epochs, in each of which every row comes once, for runs of num_train_epochs. epoch_rows() is the number
+/// of rows, and of_epoch(epoch, first, rows) a batch of `rows` of them from number `first` of that epoch's order on. A batch
+/// gives its rows(), and part(first, count), some of them.
+template <class Data>
+concept epoch_data = training_data<Data> && requires(Data& data, std::uint32_t epoch, extent first, extent rows) {
+    { data.epoch_rows() } -> std::convertible_to<extent>;
+    { data.of_epoch(epoch, first, rows) } -> std::same_as<decltype(data.sample(epoch, rows))>;
+    data.of_epoch(epoch, first, rows).part(first, rows);
+    { data.of_epoch(epoch, first, rows).rows() } -> std::convertible_to<extent>;
 };
 
 /// window() gives numbered windows for evaluation, a batch at a time.

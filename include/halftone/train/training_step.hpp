@@ -45,10 +45,11 @@ class training_step {
                                    .enabled = model_needs_scaling<Model>}),
           tape(*context.device),
           losses(*context.device, static_cast<std::size_t>(std::min<std::int64_t>(context.arguments.logging_steps, 4096))),
-          context_(&context) {
+          context_(&context),
+          rate_(asked.options.lr) {
         const training_arguments& a = context.arguments;
         tape.seed(a.seed);
-        optimizer.base().set_schedule(schedule_of(a, asked.options.lr));
+        if (a.max_steps > 0) set_schedule();
         if (a.scaler.outlier_factor > 0) {
             guard.emplace(*context.device, outlier_options{.factor = a.scaler.outlier_factor,
                                                            .window = a.scaler.outlier_window,
@@ -60,27 +61,29 @@ class training_step {
         }
     }
 
+    /// Makes the optimizer's rate that of the arguments' schedule: after another optimizer or number of steps.
+    void set_schedule() { optimizer.base().set_schedule(schedule_of(context_->arguments, rate_)); }
+    /// The optimizer's rate, which the schedule multiplies.
+    double rate() const { return rate_; }
+
     /// Runs the passes of this rank's micro-batches of a step's batch, and the update.
     template <class Batch>
     void train_on(const Batch& batch) {
         part_ = nullptr;
-        const extent own = context_->arguments.gradient_accumulation_steps, micro_batches = own * context_->rank_count();
-        extent index = 0;
-        for (const auto& micro : batch.split(micro_batches)) {
-            if (index++ / own != context_->rank()) continue;
+        context_->rows().for_each_part(batch, [&](const auto& micro, extent weight, extent all) {
             const auto loss = [&] {
                 const scoped_range part(context_->listener, "forward", track::forward);
                 return context_->model->loss(tape, micro);
             }();
             if constexpr (counts_targets<Batch> && counts_targets<decltype(micro)>) {
-                if (micro_batches > 1) {
+                if (weight != 0 && weight != all) {
                     const auto part = of_ranks(loss * share_of(tape, micro, batch));
-                    note_loss(part, part);
-                    continue;
+                    return note_loss(part, part);
                 }
             }
-            note_loss(of_ranks(loss / static_cast<float>(micro_batches)), loss);
-        }
+            const auto part = of_ranks(loss * (static_cast<double>(weight) / static_cast<double>(all)));
+            note_loss(part, loss, static_cast<double>(weight));
+        });
         if (context_->ranks != nullptr) {
             losses.set_step(context_->ranks->add_up(losses.step()));
             if (guard) guard->set_step(context_->ranks->add_up(guard->step()));
@@ -164,14 +167,14 @@ class training_step {
     rank_loss<Loss> of_ranks(const Loss& loss) const {
         return {loss, context_->rank_count()};
     }
-    /// Adds the gradients of `part`, of a batch's loss; means are computed from `told`.
-    template <class Part, class Told>
-    void note_loss(const Part& part, const Told& told) {
+    /// Adds the gradients of `part`, of a batch's loss; means are computed from `told`, and its weight if it has none itself.
+    template <class Part, class Told, class... Weight>
+    void note_loss(const Part& part, const Told& told, Weight... weight) {
         const scoped_range whole(context_->listener, "backward", track::backward);
         tape.backward(scaler.scale(part), accumulator);
         check_scaled<Model>(accumulator);
-        losses.add(told);
-        if (guard) guard->add(told);
+        losses.add(told, weight...);
+        if (guard) guard->add(told, weight...);
     }
 
     void update() {
@@ -200,6 +203,7 @@ class training_step {
 
     context_type* context_;
     std::conditional_t<watches, std::optional<overflow_finder<Device>>, no_finder> finder_{};
+    double rate_;
     const char* part_ = nullptr;
 };
 
