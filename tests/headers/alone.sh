@@ -5,11 +5,10 @@
 # instruction set (exec/cpu/each_set.hpp).
 #
 # Headers that include each other are compiled as one source, in an order in which each includes all before it: none finds anything
-# that it does not include itself. If that fails they are compiled one by one. Of 316 public headers there are 135 sources.
+# that it does not include itself. If that fails they are compiled one by one.
 #
 #     tests/headers/alone.sh [header...]            all of include/halftone without arguments, and all bodies
 #     tests/headers/alone.sh --all-but-entries      without those directly in include/halftone, which headers.entries compiles
-#     tests/headers/alone.sh --public               of those only what docs/api.md names: what programs include
 #     tests/headers/alone.sh --bodies               the SIMD bodies, including those of tests and benchmarks
 #
 # CXX names the compiler. Without an MPI the header that needs one is left out.
@@ -33,7 +32,6 @@ what=all depth=(-mindepth 1)
 case ${1:-} in
     --bodies) what=bodies ;;
     --all-but-entries) depth=(-mindepth 2) ;;
-    --public) what=public ;;
 esac
 if [[ ${1:-} == --* ]]; then shift; fi
 work=$(mktemp -d)
@@ -44,10 +42,6 @@ if (($#)); then
 else
     # What begins or ends a region is no header by itself: compiled are those who include it, and set/*.hpp with its end.
     mapfile -t headers < <(
-        if [[ $what == public ]]; then
-            grep -oE '`halftone/[a-z0-9_]+/[a-z0-9_/]+\.hpp`' ../docs/api.md | tr -d '`' | LC_ALL=C sort -u | grep -v "^$without$"
-            exit
-        fi
         find halftone ../tests ../bench -name '*.simd.hpp' | LC_ALL=C sort
         if [[ $what == all ]]; then
             find halftone "${depth[@]}" -name '*.hpp' ! -name '*.simd.hpp' ! -path '*/cpu/set/begin.hpp' \

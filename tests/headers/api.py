@@ -273,4 +273,5 @@ def main():
 
 
 os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), '../..'))
-sys.exit(main())
+if __name__ == '__main__':
+    sys.exit(main())

@@ -19,6 +19,8 @@
 #include <concepts>
 #include <optional>
 
+#include <halftone/config.hpp>
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 

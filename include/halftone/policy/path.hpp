@@ -110,14 +110,14 @@ enum class glob_extent { whole, subtree };
 
 // Matches '*' greedily from the left and backtracks to the last '*' only. That suffices, because each earlier '*'
 // already took the shortest run that fits.
-constexpr bool glob(const char* pattern, const char* path, glob_extent extent) {
+constexpr bool glob(const char* pattern, const char* path, glob_extent what) {
     const char* after_star = nullptr;
     const char* resume = nullptr;
     for (;;) {
         if (*pattern == '*') {
             after_star = ++pattern;
             resume = path;
-        } else if (*pattern == 0 && (*path == 0 || (*path == '.' && extent == glob_extent::subtree))) {
+        } else if (*pattern == 0 && (*path == 0 || (*path == '.' && what == glob_extent::subtree))) {
             return true;
         } else if (*pattern != 0 && *pattern == *path) {
             ++pattern;
@@ -131,9 +131,9 @@ constexpr bool glob(const char* pattern, const char* path, glob_extent extent) {
     }
 }
 
-constexpr bool matches(const char* pattern, const char* path, glob_extent extent) {
-    if (glob(pattern, path, extent)) return true;
-    return pattern[0] == '*' && pattern[1] == '.' && glob(pattern + 2, path, extent);
+constexpr bool matches(const char* pattern, const char* path, glob_extent what) {
+    if (glob(pattern, path, what)) return true;
+    return pattern[0] == '*' && pattern[1] == '.' && glob(pattern + 2, path, what);
 }
 
 }  // namespace detail

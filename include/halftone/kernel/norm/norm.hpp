@@ -6,6 +6,8 @@
 ///     kernel::norm<cpu>::forward(device, arguments);          // layer_norm_forward or rms_norm_forward, checked
 #pragma once
 
+#include <halftone/config.hpp>
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {

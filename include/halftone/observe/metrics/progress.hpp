@@ -19,6 +19,7 @@
 #include <cstring>
 #include <ostream>
 #include <string>
+#include <utility>
 
 #include <halftone/number/classify.hpp>
 
