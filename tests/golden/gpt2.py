@@ -4,7 +4,7 @@
 
     python3 tests/golden/gpt2.py                           # needs PyPI's torch and transformers; those committed are of 2.15 and 5
     python3 tests/golden/gpt2.py --compare A B             # whether transformers computes the same logits from two folders
-    python3 tests/golden/gpt2.py --large FOLDER            # GPT-2 124M with random weights, and FOLDER/logits.txt
+    python3 tests/golden/gpt2.py --large FOLDER            # GPT-2 124M with random weights, and FOLDER/logits.txt: for programs/gpt2_124m.py
 
 Gradients are in halftone's order, matrices as (out, in). Each is followed by the error of PyTorch's autocast to bfloat16: the norm of
 the difference over the norm.
@@ -91,7 +91,8 @@ def main():
         folder = pathlib.Path(given.large)
         model = made(vocab_size=50257, n_positions=1024, n_embd=768, n_layer=12, n_head=12)
         model.save_pretrained(folder)
-        (folder / "logits.txt").write_text(numbers(logits_of(model, 50257)) + "\n")
+        logits = logits_of(model, 50257).flatten().tolist()
+        (folder / "logits.txt").write_text(" ".join(f"{v:.9g}" for v in logits) + "\n")
     else:
         small()
 
