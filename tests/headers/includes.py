@@ -3,6 +3,9 @@
 
 Names are those that headers of halftone declare in a namespace, their macros, and the common ones of the standard library. What a compiler sees of a
 header alone, headers.alone (tests/run.sh --full) shows; this reads words, in seconds.
+
+    tests/headers/includes.py             all headers
+    tests/headers/includes.py FILE...     programs: the names that they write as ht::name
 """
 import collections
 import os
@@ -69,16 +72,21 @@ def main():
     files = sorted(os.path.join(folder, name) for folder, _, names in os.walk('include') for name in names
                    if name.endswith(('.hpp', '.cuh')))
     text = {file: '\n'.join(api.lines_of(file)) for file in files}
-    includes = {file: ['include/' + name for name in re.findall(r'(?m)^#\s*(?:include|define HALFTONE_BODY) <(halftone/[^>]+)>', t)]
-                for file, t in text.items()}
-    of_standard = {file: set(re.findall(r'(?m)^#\s*include <([a-z_0-9]+)>', t)) for file, t in text.items()}
     names = names_of(files)
     for file, t in text.items():
         for name in re.findall(r'(?m)^#\s*define (HALFTONE_(?!BODY\b)\w+)', t):
             names.setdefault(name, set()).add(file)
     home = {name: header for header, all_ in STANDARD.items() for name in all_.split()}
+    programs = sys.argv[1:]
+    for file in programs:
+        with open(file, encoding='utf-8') as stream:
+            text[file] = stream.read()
+    includes = {file: ['include/' + name for name in re.findall(r'(?m)^#\s*(?:include|define HALFTONE_BODY) <(halftone/[^>]+)>', t)]
+                for file, t in text.items()}
+    of_standard = {file: set(re.findall(r'(?m)^#\s*include <([a-z_0-9]+)>', t)) for file, t in text.items()}
+    of_headers, of_programs = r'(?<![\w.>:])(?:\w+::)*(\w+)', r'\b(?:ht|halftone)::(?:nn::|reference::)?(\w+)'
     faults = 0
-    for file in files:
+    for file in programs or files:
         if '.simd.' in file:  # a body is read between others
             continue
         known, left = set(), [file]
@@ -90,7 +98,7 @@ def main():
         standard = set().union(*(of_standard[one] for one in known))
         standard |= {also for header in standard for also in ALSO.get(header, ())}
         code = code_of(text[file])
-        for name in sorted(set(re.findall(r'(?<![\w.>:])(?:\w+::)*(\w+)', code)) & names.keys()):
+        for name in sorted(set(re.findall(of_programs if programs else of_headers, code)) & names.keys()):
             if not names[name] & known and not re.search(rf'\b(?:struct|class) {name};', code):
                 print(f'{file}: uses {name}, and includes none of {" ".join(sorted(names[name]))}')
                 faults += 1
@@ -98,8 +106,8 @@ def main():
             if home[name] not in standard:
                 print(f'{file}: uses std::{name} without <{home[name]}>')
                 faults += 1
-    print(f'{len(files)} headers include what declares the names that they use, of {len(names) + len(home)} names' if faults == 0
-          else f'{faults} faults')
+    print(f'{len(programs or files)} files include what declares the names that they use, of {len(names) + len(home)} names'
+          if faults == 0 else f'{faults} faults')
     return faults != 0
 
 

@@ -3,8 +3,17 @@
 # Tests of the documentation: every ```cpp block of README.md, CONTRIBUTING.md, docs/ and examples/README.md compiles unchanged; every
 # link to a file or to a heading is valid; every <halftone/...> header and every `path/of/a/file` in the text exists.
 #
-# Blocks with the same #include lines are compiled as one source, each in its own namespace after these lines, so that headers are read
-# once for several blocks. A block that opens namespace halftone is compiled alone.
+# A compiler hardly reads what a template contains. So a block with a template, or with a function of `auto`, is followed by a comment
+# that readers of the page do not see, with what instantiates it, for the devices, models and loaders that the text names; given<T>() is
+# some T. It stands behind all blocks, so that its #include lines help none:
+#
+#     <!-- instantiated:
+#     #include <halftone/data/batches.hpp>
+#     void use() { train(given<std::vector<ht::language_batch>>()); }
+#     -->
+#
+# Blocks are compiled as two sources, each block in its own namespace after the #include lines of all, so that headers are read once for
+# many blocks; includes.py reads whether a block includes what it uses. A block that opens namespace halftone is compiled alone.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # shellcheck source=precompiled.sh
@@ -44,8 +53,10 @@ awk '
         return path
     }
     function complain(text) { print FILENAME ":" FNR ": " text; faults++ }
-    FNR == 1 { block = 0 }
+    FNR == 1 { block = 0; hidden = 0 }
     /^```/ { block = !block; next }
+    /^<!-- instantiated:$/ { hidden = 1; next }
+    /^-->$/ { hidden = 0; next }
     /<!--/ { next }
     {
         rest = $0
@@ -55,7 +66,7 @@ awk '
             rest = substr(rest, RSTART + RLENGTH)
         }
     }
-    block { next }
+    block || hidden { next }
     /^#+ / {
         text = $0
         sub(/^#+ /, "", text)
@@ -91,35 +102,60 @@ awk '
     }' "${pages[@]}" || status=1
 
 awk -v folder="$folder" '
-    function finish(    key, file) {
-        # Includes in the order in which they stand; a block of a namespace of its own must not meet others.
-        key = alone ? includes "alone " ++blocks : includes
-        if (!(key in source)) {
-            source[key] = file = sprintf("%s/%02d.cpp", folder, ++files)
-            printf "%s", includes > file
-        }
-        file = source[key]
+    # The block before, with what instantiates it.
+    function finish(    key, file, name) {
+        if (!pending) return
+        pending = 0
         ++blocks
-        if (alone) printf "%s", body > file
-        else printf "namespace snippet_%d {\n%s}  // namespace\n", blocks, body > file
+        file = sprintf("%s/%s.cpp", folder, alone ? "alone_" blocks : "together_" blocks % 2)
+        heads[file] = heads[file] includes
+        name = alone ? "" : "namespace snippet_" blocks " "
+        bodies[file] = bodies[file] (alone ? "" : name "{\n") body (alone ? "" : "}  // namespace\n")
+        if (use != "") uses[file] = uses[file] use_includes (alone ? "" : name "{\n") use (alone ? "" : "}  // namespace\n")
+        else if (is_template) { print begin ": nothing instantiates the template of this block"; faults++ }
+        gsub("/", "_", begin)
+        file = folder "/" begin ".block"
+        printf "%s%s", includes, body > file
+        close(file)
     }
-    FNR == 1 && inside { print "a ```cpp block does not end in the page before " FILENAME; exit 1 }
-    /^```cpp$/ { inside = 1; alone = 0; includes = ""; body = sprintf("#line %d \"%s\"\n", FNR + 1, FILENAME); next }
-    /^```$/ && inside { finish(); inside = 0; next }
+    FNR == 1 && inside { print "a ```cpp block does not end in the page before " FILENAME; faults++; exit }
+    FNR == 1 { finish() }
+    using && (FNR == 1 || /^```/) { print "a comment with what instantiates a block does not end before " FILENAME ":" FNR; faults++; exit }
+    /^```cpp$/ {
+        finish()
+        inside = 1; alone = 0; includes = ""; body = sprintf("#line %d \"%s\"\n", FNR + 1, FILENAME); use = ""; use_includes = ""
+        is_template = 0; begin = FILENAME ":" FNR
+        next
+    }
+    /^```$/ && inside { inside = 0; pending = 1; next }
+    /^<!-- instantiated:$/ && pending { using = 1; use = sprintf("#line %d \"%s\"\n", FNR + 1, FILENAME); next }
+    using && /^-->$/ { using = 0; next }
+    using && /^#include / { use_includes = use_includes $0 "\n"; use = use "\n"; next }
+    using { use = use $0 "\n"; next }
     inside && /^#include / { includes = includes $0 "\n"; body = body "\n"; next }
     inside {
         if ($0 ~ /^(inline )?namespace halftone|^template <>|^#define/) alone = 1
+        if ($0 ~ /^template <[^>]/ || $0 ~ /^[a-z].*[(,] *(const )?auto&* [a-z_]+[,)]/) is_template = 1
         body = body $0 "\n"
     }
-    END { for (key in source) close(source[key]); print blocks > (folder "/count") }
-    ' README.md CONTRIBUTING.md docs/*.md examples/README.md
+    END {
+        finish()
+        for (file in bodies) {
+            printf "%s%s", heads[file], bodies[file] > file
+            if (file in uses) printf "template <class T>\nT& given();\n%s", uses[file] > file
+        }
+        print blocks > (folder "/count")
+        exit faults > 0
+    }
+    ' README.md CONTRIBUTING.md docs/*.md examples/README.md || status=1
 
 sources=("$folder"/*.cpp)
 if [ ${#sources[@]} -eq 0 ]; then
     echo "failed: the pages have no snippets"
     exit 1
 fi
-export flags="-std=c++20 -Wall -Wextra -Wpedantic -Werror"
+# With halftone::compiled, whose kernels are then only declared.
+export flags="-std=c++20 -Wall -Wextra -Wpedantic -Werror -DHALFTONE_COMPILED"
 compile_one() {
     local file=${1%%$'\t'*} before=${1#*$'\t'}
     # shellcheck disable=SC2086  # several words
@@ -131,5 +167,8 @@ precompiled_headers=(amp.hpp)  # most include it
 precompile "$folder" include "$cxx" $flags
 tasks=$(precompiled_for "$folder" include "${sources[@]}")
 xargs -d '\n' -n 1 -P "$(nproc)" bash -c 'compile_one "$0"' <<<"$tasks" || status=1
+if ctags --version 2>/dev/null | grep 'Universal Ctags' >/dev/null; then
+    python3 tests/headers/includes.py "$folder"/*.block >"$folder/said" || { cat "$folder/said"; status=1; }
+fi
 if [ "$status" -eq 0 ]; then echo "$(cat "$folder/count") snippets compile, in ${#sources[@]} sources; all links lead somewhere"; fi
 exit "$status"
