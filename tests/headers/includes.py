@@ -19,11 +19,12 @@ import api
 
 # Words that are also names of members, functions of devices or of each instruction set, or that a template finds where it is used.
 SEVERAL_MEANINGS = set("""
-absent as_variable_operation attention_math attention_rows axis_reduction binary cache_heads category cell channel_norm choose composition
-difference double_backward_application eight_bit_heads element_range exp2 flat float_control found_squares gate gradient_norm
-inclusive_sum_bytes is_inside is_short is_wide is_zero larger ledger less log10 log2 matmul modified_attention_math most_classes
-normal of_all operation_of optimizer_step own_bounds passes paths pooling processor quotient row_sums rows_from some_rows sort_bytes
-sort_pairs sqrt strided_copy strip sum_columns unfold unscaled upper_halves usual_bounds usual_lines weighted where
+absent adafactor as_variable_operation attention_math attention_rows axis_reduction binary cache_heads category cell channel_norm
+choose composition conv2d curve difference double_backward_application eight_bit_heads element_range exp2 flat float_control
+found_squares gate generation gradient_norm handle inclusive_sum_bytes is_inside is_short is_wide is_zero larger ledger less lion
+log10 log2 matmul measured modified_attention_math most_classes muon normal of_all operation_of optimizer_step own_bounds passes
+paths pooling processor quotient row_sums rows_from some_rows sort_bytes sort_pairs sqrt strided_copy strip sum_columns trainer
+unfold unscaled upper_halves usual_bounds usual_lines weighted where
 """.split())
 STANDARD = {
     'algorithm': 'all_of any_of clamp copy copy_n count_if fill fill_n find_if lower_bound max max_element min min_element nth_element '
@@ -56,23 +57,25 @@ def code_of(text):
     return re.sub(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'', ' ', text)
 
 
-def names_of(files):
-    """{name: the headers that declare it in a namespace}, without names that members have, too."""
+def names_of(files, is_qualified):
+    """{name: the headers that declare it in a namespace}; where it is not told by one, without names that members have, too."""
     declared, members = collections.defaultdict(set), set()
     for tag in api.tags() + list(api.others(files)):
         if tag.scope_kind != 'namespace':
-            members.add(tag.name)
+            if tag.name != tag.scope.split('::')[-1]:  # a constructor
+                members.add(tag.name)
         elif tag.kind in api.NAMED:
             declared[tag.name].add(tag.file)
+    others = set() if is_qualified else members | SEVERAL_MEANINGS
     return {name: where for name, where in declared.items()
-            if name not in members | SEVERAL_MEANINGS and len(name) > 3 and not name.startswith(('operator', '__anon'))}
+            if name not in others and len(name) > 3 and not name.startswith(('operator', '__anon'))}
 
 
 def main():
     files = sorted(os.path.join(folder, name) for folder, _, names in os.walk('include') for name in names
                    if name.endswith(('.hpp', '.cuh')))
     text = {file: '\n'.join(api.lines_of(file)) for file in files}
-    names = names_of(files)
+    names = names_of(files, is_qualified=bool(sys.argv[1:]))
     for file, t in text.items():
         for name in re.findall(r'(?m)^#\s*define (HALFTONE_(?!BODY\b)\w+)', t):
             names.setdefault(name, set()).add(file)
