@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include <halftone/data/data_loader.hpp>
+#include <halftone/io/weights.hpp>
 
 #include "data/loader_stops.hpp"
 #include "io/run.hpp"
@@ -78,6 +79,29 @@ TEST_CASE("checkpoint: missing parts and open windows are refused") {
     CHECK(!fs::exists(folder.path() / "checkpoint-3"));
     has(refusal<ht::argument_error>([&] { ht::save_checkpoint(folder.path(), {.step = -1}, r.model); }), "step is -1");
     CHECK(ht::list_checkpoints(folder.path()).size() == 2);
+}
+
+TEST_CASE("checkpoint: averages are not saved as the parameters") {
+    const support::temporary_folder folder;
+    fp16_run r;
+    for (int i = 0; i < 6; ++i) r.step(i);
+    r.save(folder.path(), 6);
+    ht::checkpoint_saver saver(folder.path());
+    {
+        const auto averaged = r.optimizer.average_parameters();
+        const std::string what = "checkpoint: saved or loaded while average_parameters() has put averages in place";
+        has(refusal<ht::state_error>([&] { r.save(folder.path(), 7); }), what);
+        has(refusal<ht::state_error>([&] { ht::save_checkpoint(folder.path(), {.step = 7}, r.model); }), what);
+        has(refusal<ht::state_error>([&] { ht::save_checkpoint(folder.path(), {.step = 7}, r.optimizer); }), what);
+        has(refusal<ht::state_error>([&] { saver.save({.step = 7}, r.model, r.optimizer); }), what);
+        has(refusal<ht::state_error>([&] { r.load(folder.path() / "checkpoint-6"); }), what);
+        ht::save_weights(r.model, folder.path() / "averages.safetensors");
+    }
+    CHECK(ht::list_checkpoints(folder.path()).size() == 1);
+    r.save(folder.path(), 7);
+    saver.save({.step = 8}, r.model, r.optimizer);
+    saver.wait();
+    CHECK(ht::list_checkpoints(folder.path()).size() == 3);
 }
 
 /// A state of a user's own.

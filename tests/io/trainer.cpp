@@ -2,6 +2,8 @@
 /// \file
 /// A trainer that is saved and resumed reports and trains the same bits as one that was not; what its arguments say about
 /// checkpoints is done.
+#include <cmath>
+#include <limits>
 #include <map>
 
 #include <doctest/doctest.h>
@@ -192,6 +194,45 @@ TEST_CASE("trainer: saves after better evaluations alone, and stops when they no
     CHECK(more.state().best != first.best);
     CHECK_THROWS_WITH_AS(ht::early_stopping(again.trainer, {.early_stopping_patience = 0}),
                          "early_stopping: early_stopping_patience is 0; expected 1 or more", ht::argument_error);
+}
+
+TEST_CASE("early stopping: a loss that is not a number is never the best one") {
+    const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+    const support::temporary_folder folder;
+    run r(arguments_in(folder.path()));
+    const auto after = [&](const std::vector<double>& losses) {
+        ht::early_stopping stopping(r.trainer, {.early_stopping_patience = 100});
+        for (const double loss : losses) stopping.on_evaluate({}, {.loss = loss});
+        return std::pair{stopping.state().best, stopping.state().not_better};
+    };
+    CHECK(after({nan, 4, 3, 2, 1}) == std::pair{1.0, std::int64_t{0}});
+    CHECK(after({4, nan, nan, 3, nan}) == std::pair{3.0, std::int64_t{1}});
+    CHECK(after({inf, 4, 5}) == std::pair{4.0, std::int64_t{1}});
+    CHECK(after({nan, nan}).second == 2);
+    CHECK(after({nan, inf}) == std::pair{inf, std::int64_t{0}});
+    CHECK(after({2, 2, -inf, -inf}) == std::pair{-inf, std::int64_t{1}});
+}
+
+TEST_CASE("trainer: a metric that is never a number loses neither the run's result nor the sentence") {
+    const support::temporary_folder folder;
+    ht::training_arguments a = arguments_in(folder.path());
+    a.load_best_model_at_end = true;
+    a.metric_for_best_model = "score";
+    run r(a);
+    std::vector<std::string> notes;
+    ht::trainer_checkpoints checkpoints(r.trainer, {.on_note = [&](const std::string& line) { notes.push_back(line); }});
+    struct : ht::trainer_callback {
+        decltype(checkpoints)* to = nullptr;
+        void on_evaluate(const ht::trainer_state&, const ht::evaluation_result&) override { to->report("score", std::nan("")); }
+    } score;
+    score.to = &checkpoints;
+    r.trainer.add_callback(score);
+    const ht::training_result result = r.trainer.train(r.data);
+    CHECK(result.steps == 9);
+    CHECK(result.notes == "trainer_checkpoints: load_best_model_at_end, but no evaluation has told a number as score; the model has the "
+                          "weights of the last step");
+    CHECK(notes == std::vector{result.notes});
+    CHECK(r.trainer.train(r.data).notes == result.notes);  // told again, not twice
 }
 
 TEST_CASE("trainer: a disk that fails does not end the training, and is told once") {

@@ -98,6 +98,30 @@ TEST_CASE("an event file to the byte, and a truncated one to its last whole even
     for (std::size_t cut = 1; cut < 40; ++cut) CHECK(events_of(file.substr(0, file.size() - cut)).size() == 3);
 }
 
+TEST_CASE("files of one folder and second do not overwrite each other; those of one process do not end each other's runs") {
+    const support::temporary_folder folder;
+    ht::tensorboard_file one(folder.path(), {.now = &at_noon}), two(folder.path(), {.now = &at_noon});
+    CHECK(one.path() != two.path());
+    one.scalar("train/loss", 1, 1), two.scalar("eval/loss", 2, 1), one.scalar("train/loss", 3, 2);
+    CHECK(events_of(bytes_of(one.path())).size() == 3);
+    CHECK(events_of(bytes_of(two.path())).size() == 2);
+}
+
+TEST_CASE("a file that goes on with a run of another process begins with its first step") {
+    const support::temporary_folder folder;
+    folder.write("events.out.tfevents.0000000900.host.7", "");
+    ht::tensorboard_file events(folder.path(), {.now = &at_noon});
+    events.text("note", "the arguments again", 0);
+    events.scalar("loss", 2.5, 300);
+    events.scalar("loss", 2.5, 301);
+    const std::vector<std::string> all = events_of(bytes_of(events.path()));
+    REQUIRE(all.size() == 5);
+    // wall_time, step 300, a session_log whose status is START
+    CHECK(hex(all[2]) == "090000000000448f40" "10ac02" "3a020801");
+    CHECK(hex(all[3]).starts_with("090000000000448f40" "10ac02" "2a"));
+    CHECK(std::filesystem::file_size(folder.path() / "events.out.tfevents.0000000900.host.7") == 0);
+}
+
 TEST_CASE("steps of one byte and of several") {
     // Field 2, then the number in sevens of bits, the lowest first.
     CHECK(hex(ht::detail::event_at(0, 127).text()).ends_with("107f"));

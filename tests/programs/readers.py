@@ -62,6 +62,44 @@ def read_tensorboard(folder, metrics):
     again.Reload()
     if len(again.Scalars("train/loss")) < len(lines) - 1:
         wrong.append("a truncated file lost more than its last event")
+    wrong += read_resumed(folder.parent / "resumed", whole)
+    return wrong
+
+
+def records(data):
+    """The records of an event file, each with its length and checksums."""
+    at = 0
+    while at + 12 <= len(data):
+        size = 16 + int.from_bytes(data[at:at + 8], "little")
+        yield data[at:at + size]
+        at += size
+
+
+def read_resumed(folder, whole):
+    """A run that was killed behind its checkpoint, and one that goes on from there: the file of a process that finds another's."""
+    from tensorboard.backend.event_processing import event_accumulator, event_multiplexer
+    from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
+    parts = list(records(whole.read_bytes()))
+    events = [Event.FromString(part[12:-4]) for part in parts]
+    steps = sorted({e.step for e in events if e.step})
+    again = steps[len(steps) // 2]  # the first step that is written twice
+    folder.mkdir(exist_ok=True)
+    (folder / "events.out.tfevents.0000000001.host.1.0").write_bytes(b"".join(parts))
+    start = Event(wall_time=events[-1].wall_time, step=again, session_log=SessionLog(status=SessionLog.START))
+    with open(folder / "events.out.tfevents.0000000002.host.2.0", "wb") as file:
+        file.write(parts[0])
+        RecordWriter(file).write(start.SerializeToString())
+        file.write(b"".join(part for part, e in zip(parts, events) if e.step >= again))
+    read = event_accumulator.EventAccumulator(str(folder), size_guidance={"scalars": 0})
+    several = event_multiplexer.EventMultiplexer({"run": str(folder)}, size_guidance={"scalars": 0})
+    read.Reload(), several.Reload()
+    wrong = []
+    for name, found in (("EventAccumulator", read.Scalars("train/loss")), ("EventMultiplexer", several.Scalars("run", "train/loss"))):
+        if [e.step for e in found] != sorted({e.step for e in found}) or found[-1].step != steps[-1]:
+            wrong.append(f"{name}: steps of a resumed run {[e.step for e in found]}")
+    print(f"a resumed run: {len(read.Scalars('train/loss'))} steps, each once")
     return wrong
 
 

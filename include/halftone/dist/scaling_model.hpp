@@ -127,7 +127,7 @@ inline void check(const scaling_machine& m, const scaling_times& t, int ranks) {
     };
     if (ranks > 1 && m.per_node > 1) check_link("within", m.within);
     if (ranks > m.per_node) check_link("between", m.between);
-    if (!(t.forward >= 0 && t.backward >= 0 && t.update >= 0 && t.total() > 0 && std::isfinite(t.total())))
+    if (!(t.forward >= 0 && t.backward >= 0 && t.update >= 0 && t.total() > 0 && is_finite(t.total())))
         fail<argument_error>("scaling: a step of ", t.forward, " + ", t.backward, " + ", t.update, " s; expected more than 0");
 }
 

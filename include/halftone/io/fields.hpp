@@ -43,7 +43,7 @@ nlohmann::json to_json(const T& value) {
     if constexpr (std::is_floating_point_v<T>) {
         const auto x = static_cast<double>(value);
         if (is_finite(x)) return x;
-        return std::isnan(x) ? "nan" : x > 0 ? "inf" : "-inf";
+        return is_nan(x) ? "nan" : x > 0 ? "inf" : "-inf";
     } else if constexpr (std::is_enum_v<T>) {
         return static_cast<int>(value);
     } else if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>) {

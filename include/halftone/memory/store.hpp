@@ -150,6 +150,10 @@ class store final : public detail::capture_dependency {
     void await_readers() const { readers_.wait(); }
     /// Where such readers announce themselves.
     detail::read_latch& readers() { return readers_; }
+    /// Whether averages are in place of the parameters (optim/average.hpp): nothing is to be saved then as the model's state.
+    bool is_averaged() const { return is_averaged_; }
+    /// Called by an optimizer that puts averages in place, or parameters back.
+    void set_averaged(bool now) { is_averaged_ = now; }
     /// A number that changes whenever the layout of the gradient slabs does.
     unsigned layout() const { return layout_; }
 
@@ -311,6 +315,7 @@ class store final : public detail::capture_dependency {
     static constexpr std::size_t most_elements = INT64_MAX / 16;
     std::size_t elements_ = 0;
     unsigned layout_ = 0;
+    bool is_averaged_ = false;
     std::vector<store_run> runs_;  // empty unless divided
     std::size_t rank_ = 0;
     detail::store_sharding* sharding_ = nullptr;

@@ -447,8 +447,12 @@ class optimizer {
             parameters_->memory().clear(scope.saved.back().data(), b.bytes());
         }
         average_.emplace(std::move(scope));
+        parameters_->set_averaged(true);
     }
-    void close_average() { average_.reset(); }
+    void close_average() {
+        average_.reset();
+        parameters_->set_averaged(false);
+    }
     /// To be called after parameters have changed: if the store is divided, gathers what each rank holds whole.
     void gather() const {
         if (auto* const sharding = parameters_->sharding()) sharding->gather();

@@ -47,6 +47,7 @@ struct training_result {
     std::size_t peak_bytes = 0;                    ///< the most memory used at one time
     std::size_t peak_bytes_of[memory_kinds] = {};  ///< by kind, each with its own peak
     training_end end = training_end::finished;
+    std::string notes{};                           ///< what the run could not do, a sentence a line; empty: nothing
 };
 
 /// Receives a run's progress, on the training thread. A callback may call the trainer's stop().

@@ -51,7 +51,7 @@ struct trainer_checkpoint_options {
     halftone::saving saving = halftone::saving::beside;
     policy_change policy = policy_change::refuse;  ///< for resuming under another policy
     std::string arguments{};  ///< the program's arguments as JSON text; io/checkpoint.hpp's read_checkpoint_info returns it
-    /// Called with one line for each damaged checkpoint that is skipped, and for each conversion.
+    /// Called with one line for each damaged checkpoint that is skipped, for each conversion, and if there is no best model to load.
     std::function<void(const std::string& line)> on_note{};
 };
 
@@ -222,7 +222,7 @@ class trainer_checkpoints final : public trainer_callback {
     bool is_better() const {
         const training_arguments& a = trainer_->arguments();
         const auto told = metrics_.find(a.metric_for_best_model);
-        if (told == metrics_.end() || std::isnan(told->second)) return false;
+        if (told == metrics_.end() || is_nan(told->second)) return false;
         if (best_.value.step < 0) return true;
         return a.greater_is_better ? told->second > best_.value.value : told->second < best_.value.value;
     }
@@ -265,9 +265,13 @@ class trainer_checkpoints final : public trainer_callback {
     }
 
     void load_best() {
-        if (best_.value.step < 0)
-            fail<state_error>("trainer_checkpoints: load_best_model_at_end, but no evaluation has told ",
-                              trainer_->arguments().metric_for_best_model);
+        if (best_.value.step < 0) {
+            const std::string& metric = trainer_->arguments().metric_for_best_model;
+            const std::string why = detail::sentence("trainer_checkpoints: load_best_model_at_end, but no evaluation has told a number as ",
+                                                     metric, "; the model has the weights of the last step");
+            note(why);
+            return trainer_->add_note(why);
+        }
         files_.load(detail::checkpoint_path(files_.folder(), best_.value.step), {.policy = options_.policy}, trainer_->model());
     }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include <halftone/number/classify.hpp>
 #include <halftone/train/callback.hpp>
@@ -22,7 +23,7 @@ struct early_stopping_options {
 
 /// The state of early_stopping, for resuming a run.
 struct early_stopping_state {
-    double best = 0;
+    double best = std::numeric_limits<double>::quiet_NaN();  ///< NaN: no evaluation had a loss yet
     std::int64_t evaluations = 0;  ///< in all
     std::int64_t not_better = 0;   ///< the last ones in a row
 
@@ -52,7 +53,9 @@ class early_stopping final : public trainer_callback {
 
     void on_evaluate(const trainer_state&, const evaluation_result& r) override {
         ++state_.evaluations;
-        if (state_.evaluations == 1 || r.loss < state_.best - options_.early_stopping_threshold) {
+        const bool is_better = is_nan(state_.best) ? !is_nan(r.loss)  // a NaN is never best
+                                                  : r.loss < state_.best - options_.early_stopping_threshold;
+        if (is_better) {
             state_.best = r.loss;
             state_.not_better = 0;
         } else if (++state_.not_better >= options_.early_stopping_patience) {

@@ -3,6 +3,7 @@
 /// What the parts of a trainer share. Included by trainer.hpp.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include <halftone/exec/ranges.hpp>
@@ -26,6 +27,7 @@ struct trainer_context {
     range_listener* listener = nullptr;
     bool is_listened_to = false;     ///< by another listener than that of a plan
     bool is_evaluating = false;      ///< the last pass was one of an evaluation
+    std::string notes{};             ///< of this call of train(), for its result
     trainer_ranks* ranks = nullptr;  ///< that it has joined
 
     extent epoch_rows = 0;           ///< of an epoch of the data, in a run of num_train_epochs

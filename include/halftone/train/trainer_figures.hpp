@@ -32,6 +32,7 @@ class trainer_figures {
     void begin_run() {
         begin_ = std::chrono::steady_clock::now();
         seconds_before_ = context_->state.seconds;
+        context_->notes.clear();
     }
     /// Sets the time in train() so far.
     void note_time() { context_->state.seconds = seconds_before_ + seconds_since(begin_); }
@@ -93,7 +94,8 @@ class trainer_figures {
                           .step_ms = step_ms_so_far(),
                           .loss_scale = static_cast<double>(step_->scaler.get_scale()),
                           .peak_bytes = usage.peak(),
-                          .end = end};
+                          .end = end,
+                          .notes = context_->notes};
         for (int kind = 0; kind < memory_kinds; ++kind)
             r.peak_bytes_of[kind] = usage.peak(static_cast<memory_kind>(kind));
         return r;

@@ -107,6 +107,11 @@ class trainer_parts {
         if (step_.guard) f("outlier_guard", *step_.guard);
         f("trainer", saved_progress_);
     }
+    /// Adds a sentence to the notes of train()'s result.
+    void add_note(const std::string& line) {
+        if (!context_.notes.empty()) context_.notes += '\n';
+        context_.notes += line;
+    }
     /// Called by what saves the trainer's checkpoints, so that train() knows that there is something.
     void note_checkpoints() { has_checkpoints_ = true; }
 

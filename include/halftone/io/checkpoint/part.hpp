@@ -261,14 +261,23 @@ struct part_adder {
     }
 };
 
+/// Averages would be saved as the parameters, and what is loaded would be replaced by the parameters at the scope's end.
+inline void expect_own_parameters(const store& parameters) {
+    if (parameters.is_averaged())
+        fail<state_error>("checkpoint: saved or loaded while average_parameters() has put averages in place; do it before or behind "
+                          "that scope, or save the averages by save_weights");
+}
+
 template <class T>
 void add_part(std::vector<checkpoint_part>& parts, T& value) {
     if constexpr (part_list<T>) {
         value.visit_checkpoint_parts(part_adder{&parts});
         return;
     } else if constexpr (part_model<T>) {
+        expect_own_parameters(value.parameters());
         parts.push_back(model_part(value));
     } else if constexpr (part_optimizer<T>) {
+        expect_own_parameters(value.parameter_store());
         parts.push_back(optimizer_part(value, value.parameter_store()));
     } else if constexpr (part_scaler<T>) {
         parts.push_back(scaler_part(value));

@@ -13,6 +13,7 @@
 #include <limits>
 
 #include <halftone/kernel/pooling/windows/windows.hpp>
+#include <halftone/number/classify.hpp>
 #include <halftone/tensor/view.hpp>
 
 namespace halftone {
@@ -56,7 +57,7 @@ void max_pool2d(const view<X, 4>& x, const max_pool_options& o, const view<Y, 4>
         for_each_in_window(image, row * stride.height - o.padding.height, column * stride.width - o.padding.width,
                            o.kernel_size, o.dilation, [&](extent h, extent w) {
                                const auto v = static_cast<double>(x(n, c, h, w));
-                               if (at >= 0 && !(v > largest) && !std::isnan(v)) return;
+                               if (at >= 0 && !(v > largest) && !is_nan(v)) return;
                                largest = v;
                                at = static_cast<std::int32_t>(h * image.width + w);
                            });

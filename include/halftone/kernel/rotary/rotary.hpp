@@ -134,7 +134,7 @@ inline void fill_rotary_table(const view<float, 2>& table, const rotary_angles& 
     if (table.extent_of(1) % 2 != 0)
         fail<shape_error>("rotary: the table has ", table.extent_of(1), " columns; expected an even number");
     const rotary_scaling& s = angles.scaling;
-    if (!(angles.theta > 0) || !std::isfinite(angles.theta))
+    if (!(angles.theta > 0) || !is_finite(angles.theta))
         fail<argument_error>("rotary: theta is ", angles.theta, "; expected a positive number");
     if (!(s.factor > 0) || !(s.high_frequency > s.low_frequency) || !(s.original_context > 0)) {
         fail<argument_error>("rotary: a scaling by ", s.factor, " from ", s.low_frequency, " to ", s.high_frequency,

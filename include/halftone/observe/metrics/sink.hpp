@@ -31,7 +31,7 @@ struct metrics_histogram {
     static metrics_histogram of(const std::vector<double>& values, std::size_t ranges = 30) {
         metrics_histogram h;
         for (const double v : values) {
-            if (!std::isfinite(v)) continue;
+            if (!is_finite(v)) continue;
             h.min = h.count == 0 || v < h.min ? v : h.min;
             h.max = h.count == 0 || v > h.max ? v : h.max;
             ++h.count, h.sum += v, h.sum_squares += v * v;
@@ -42,7 +42,7 @@ struct metrics_histogram {
             h.upper.push_back(i == ranges ? h.max : h.min + (h.max - h.min) * static_cast<double>(i) / static_cast<double>(ranges));
         h.counts.assign(ranges, 0);
         for (const double v : values) {
-            if (!std::isfinite(v)) continue;
+            if (!is_finite(v)) continue;
             std::size_t at = 0;
             while (at + 1 < ranges && v > h.upper[at]) ++at;
             ++h.counts[at];

@@ -5,9 +5,10 @@
 ///     ht::tensorboard_file events{"results/tensorboard/amp_bf16"};
 ///     events.scalar("train/loss", 2.41, step);             // tensorboard --logdir results/tensorboard
 ///
-/// The file is events.out.tfevents.TIME.HOST.PID in the folder; one run a folder. Every event is flushed as it is
-/// written, so that TensorBoard can follow a run, and a run that is killed leaves a file that can be read to its last
-/// whole event.
+/// The file is events.out.tfevents.TIME.HOST.PID.COUNT in the folder, a new one for each object; one run a folder. Every event
+/// is flushed as it is written, so that TensorBoard can follow a run, and a run that is killed leaves a file that can be read
+/// to its last whole event. A process that goes on with such a run, in the same folder, begins with an event that makes readers
+/// drop what the earlier one wrote from the first step on that is written again.
 ///
 /// A file is a sequence of records, each an Event of TensorFlow's event.proto in protocol buffers' wire format: its length
 /// in 8 bytes, the masked CRC-32C of those, the Event, its masked CRC-32C. All numbers are little-endian.
@@ -15,17 +16,22 @@
 
 #include <array>
 #include <bit>
+#include <cerrno>
 #include <chrono>
 #include <filesystem>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include <halftone/observe/metrics/output_file.hpp>
 #include <halftone/observe/metrics/sink.hpp>
 
 #if !defined(_WIN32)
+#include <fcntl.h>
 #include <unistd.h>
 #endif
 
@@ -126,6 +132,10 @@ inline wire_message event_at(double seconds, std::int64_t step) {
 inline std::string version_record(double seconds) {
     return event_record(event_at(seconds, 0).bytes(3, "brain.Event:2").text());
 }
+/// A SessionLog (7) whose status (1) is START: readers drop events of earlier files from this step on.
+inline std::string start_record(double seconds, std::int64_t step) {
+    return event_record(event_at(seconds, step).message(7, wire_message().varint(1, 1)).text());
+}
 /// summary.proto's Summary has values (1): tag (1), simple_value (2), histo (5), tensor (8), metadata (9).
 inline std::string value_record(double seconds, std::int64_t step, const wire_message& value) {
     return event_record(event_at(seconds, step).message(5, wire_message().message(1, value)).text());
@@ -158,6 +168,43 @@ struct tensorboard_options {
     double (*now)() = nullptr;                          ///< returns seconds since 1970; nullptr: the system's clock
 };
 
+namespace detail {
+
+/// Event files of this process.
+inline bool is_own_event_file(const std::filesystem::path& path, bool becomes_one = false) {
+    static std::mutex lock;
+    static std::set<std::string> own;
+    const std::lock_guard<std::mutex> held(lock);
+    const std::string name = std::filesystem::absolute(path).lexically_normal().string();
+    return becomes_one ? own.insert(name).second : own.count(name) != 0;
+}
+/// Whether another process has left event files in a folder.
+inline bool has_events_of_others(const std::filesystem::path& folder) {
+    std::error_code error;
+    for (std::filesystem::directory_iterator i(folder, error), end; !error && i != end; i.increment(error)) {
+        if (i->path().filename().string().starts_with("events.out.tfevents.") && !is_own_event_file(i->path())) return true;
+    }
+    return false;
+}
+/// The first of stem.0, stem.1, ... that no file has; it exists then, empty, so that no other object takes it.
+inline std::filesystem::path new_event_file(const std::filesystem::path& folder, const std::string& stem) {
+    for (int count = 0;; ++count) {
+        const std::filesystem::path path = folder / (stem + '.' + std::to_string(count));
+        errno = 0;
+#if defined(_WIN32)
+        if (std::filesystem::exists(path)) continue;
+#else
+        const int file = ::open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
+        if (file < 0 && errno == EEXIST) continue;
+        if (file >= 0) ::close(file);
+#endif
+        is_own_event_file(path, true);
+        return path;  // what else is wrong with it, who opens it tells
+    }
+}
+
+}  // namespace detail
+
 /// A folder's event file. Numbers are stored as floats, as TensorBoard has them.
 class tensorboard_file final : public metrics_sink {
   public:
@@ -167,7 +214,8 @@ class tensorboard_file final : public metrics_sink {
         : now_(options.now != nullptr ? options.now : &system_seconds), attempt_(options.on_error, options.on_note) {
         attempt_([&] {
             output_folder made(folder);
-            file_.emplace(folder / name_at(now_()), std::ios::trunc);
+            goes_on_ = detail::has_events_of_others(folder);
+            file_.emplace(detail::new_event_file(folder, name_at(now_())), std::ios::trunc);
             file_->write(detail::version_record(now_()));
             made.keep();
         });
@@ -177,10 +225,10 @@ class tensorboard_file final : public metrics_sink {
     std::filesystem::path path() const { return file_ ? file_->path() : std::filesystem::path(); }
 
     void scalar(const std::string& tag, double value, std::int64_t step) override {
-        write(detail::value_record(now_(), step, detail::scalar_value(tag, value)));
+        write_value(step, detail::scalar_value(tag, value));
     }
     void histogram(const std::string& tag, const metrics_histogram& h, std::int64_t step) override {
-        write(detail::value_record(now_(), step, detail::histogram_value(tag, h)));
+        write_value(step, detail::histogram_value(tag, h));
     }
     void text(const std::string& tag, const std::string& text, std::int64_t step) override {
         write(detail::value_record(now_(), step, detail::text_value(tag, text)));
@@ -201,6 +249,11 @@ class tensorboard_file final : public metrics_sink {
         time.insert(0, time.size() < 10 ? 10 - time.size() : 0, '0');
         return "events.out.tfevents." + time + "." + host + "." + process;
     }
+    void write_value(std::int64_t step, const detail::wire_message& value) {
+        if (goes_on_) write(detail::start_record(now_(), step));
+        goes_on_ = false;
+        write(detail::value_record(now_(), step, value));
+    }
     void write(const std::string& record) {
         if (file_) attempt_([&] { file_->write(record); });
     }
@@ -208,6 +261,7 @@ class tensorboard_file final : public metrics_sink {
     double (*now_)();
     detail::write_attempts attempt_;
     std::optional<detail::growing_file> file_;
+    bool goes_on_ = false;  ///< with a run of another process, of which no step has been written yet
 };
 
 }  // namespace HALFTONE_ABI

@@ -33,7 +33,7 @@ class curve {
 
     /// Appends a value; x is not below that of the last one.
     void add(double x, double y) {
-        if (!std::isfinite(x) || !std::isfinite(y)) {
+        if (!is_finite(x) || !is_finite(y)) {
             ++not_finite_;
             return;
         }

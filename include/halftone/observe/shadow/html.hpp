@@ -51,7 +51,7 @@ inline std::string shadow_rows(const std::vector<const shadow_row*>& rows, std::
         page += "<tr><td>" + escaped(shadow_place(r)) + "</td><td class=\"wide\">" + (r.is_weight() ? "" : name(r.pass)) + "</td><td>" +
                 escaped(shadow_tensor_text(r)) + "</td><td class=\"wide\">" + name(r.format) + "</td><td class=\"n wide\">" +
                 std::to_string(r.elements) + "</td><td class=\"n\">" + std::to_string(r.beyond) + "</td><td class=\"limit\">" +
-                share_bar(std::isfinite(r.ratio) ? r.ratio : 1, std::isfinite(r.ratio) ? number("%.3g", r.ratio) : "infinite") + "</td></tr>\n";
+                share_bar(is_finite(r.ratio) ? r.ratio : 1, is_finite(r.ratio) ? number("%.3g", r.ratio) : "infinite") + "</td></tr>\n";
     }
     page += "</table></div>\n";
     if (rows.size() > most) page += "<p class=\"dim\">" + std::to_string(rows.size() - most) + " others are left out.</p>\n";
