@@ -12,8 +12,9 @@ import os
 import re
 import sys
 
-# More of namespace halftone, and specialisations of its templates, have no place in another namespace.
-GLOBAL = re.compile(r'^(?:template <.*> *)?(?:struct|class) (?:ht|halftone)::|^(?:inline )?namespace halftone\b', re.M)
+# More of namespace halftone, specialisations of its templates, and explicit instantiations of those of a header have no place in
+# another namespace.
+GLOBAL = re.compile(r'^(?:template <.*> *)?(?:struct|class) (?:ht|halftone)::|^(?:inline )?namespace halftone\b|^(?:extern )?template (?!<)', re.M)
 # What comes before an error and says where it is. clang++ and nvcc say behind it what made them come to it.
 CONTEXT = re.compile(r"^In file included from |: In [a-z ]+ .*:$|: At global scope:$|:   (?:recursively )?required (?:from|by) |"
                      r":   in .constexpr. expansion of")

@@ -24,6 +24,7 @@
 #include <halftone/kernel/expect.hpp>
 #include <halftone/kernel/function.hpp>
 #include <halftone/kernel/write_mode.hpp>
+#include <halftone/number/classify.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

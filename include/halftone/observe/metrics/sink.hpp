@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include <halftone/number/classify.hpp>
 #include <halftone/observe/metrics/step_metrics.hpp>
 
 namespace halftone {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <halftone/config.hpp>
+#include <halftone/number/classify.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
