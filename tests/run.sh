@@ -135,6 +135,10 @@ if [[ $extent != some ]]; then
     trap 'kill "$bringing" 2>/dev/null || true' EXIT
 fi
 
+# Where each compiler may have 4 GB.
+if awk -v jobs="$(job_count)" '/^MemTotal:/ { enough = $2 >= 4e6 * jobs } END { exit !enough }' /proc/meminfo 2>/dev/null; then
+    more+=(-DHALFTONE_COMPILER_MEMORY=ON)
+fi
 configure "$build" -DHALFTONE_BUILD_TESTS=ON -DHALFTONE_COMPILED=ON -DHALFTONE_TEST_PCH=ON "${more[@]}" "${definitions[@]}"
 targets=()
 if [[ -n $slice ]]; then

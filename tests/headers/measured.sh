@@ -12,6 +12,8 @@ source=
 for argument in "$@"; do
     if [[ $argument == *.cpp ]]; then source=${argument##*/}; fi
 done
+# As users compile, who need not have 2 GB for each compiler.
+if [[ " $* " == *ggc-min-heapsize* ]]; then set -- "$@" --param=ggc-min-heapsize=131072; fi
 mkdir -p "$folder"
 note=$folder/$source.cost work=$folder/$source.$$ TIMEFORMAT='%U %S'
 rm -f "$note"
