@@ -225,6 +225,49 @@ TEST_CASE("a stream keeps its order, and each rank takes its part of every batch
           "data_loader: sample 0 of epoch 1: the stream has no samples in epoch 1");
 }
 
+/// A stream that begins again behind its end, or throws there.
+struct one_way_stream {
+    bool throws;
+    ht::extent next_ = 0;
+    void start(std::uint32_t) { next_ = 0; }
+    std::optional<ht::extent> next() {
+        if (next_ == 11 && throws) throw std::runtime_error("asked behind its end");
+        if (next_ == 11) next_ = 0;
+        if (next_++ == 10) return std::nullopt;
+        return next_ - 1;
+    }
+};
+
+TEST_CASE("a stream is not asked again behind its end") {
+    for (const bool throws : {false, true}) {
+        for (const int workers : {0, 1, 3}) {
+            for (const ht::extent batch : {4, 5, 20}) {
+                CAPTURE(workers);
+                CAPTURE(batch);
+                one_way_stream source{throws};
+                loader_of<one_way_stream> loader(source, {.batch_size = batch, .num_workers = workers}, &collate);
+                for (int epoch = 0; epoch < 3; ++epoch) {
+                    ids all;
+                    while (const id_batch* b = loader.next()) {
+                        const ids some = ids_of(*b);
+                        all.insert(all.end(), some.begin(), some.end());
+                        REQUIRE(all.size() <= 10);
+                    }
+                    CHECK(all == ids{0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+                }
+                // A loader that continues behind the last sample of an epoch.
+                ht::loader_position at = loader.position();
+                at.rows = 10;
+                one_way_stream again{throws};
+                loader_of<one_way_stream> other(again, {.batch_size = batch, .num_workers = workers}, &collate);
+                other.resume(at);
+                CHECK(other.next() == nullptr);
+                CHECK(ids_of(*other.next()).front() == 0);
+            }
+        }
+    }
+}
+
 TEST_CASE("a range-for takes the rest of an epoch, the next one the next epoch") {
     const numbers source{10};
     loader_of<const numbers> loader(source, {.batch_size = 4, .num_workers = 1}, &collate);

@@ -54,8 +54,8 @@ concept map_source = requires(const Source& source, extent index) {
     source[index];
 };
 
-/// A data set that is read from its beginning to its end. next() gives a std::optional, empty at the end; start(epoch)
-/// begins an epoch. One thread calls them at a time.
+/// A data set that is read from its beginning to its end. next() gives a std::optional, empty at the end, behind which it is not
+/// called before start(epoch), which begins an epoch. One thread calls them at a time.
 template <class Source>
 concept stream_source = requires(Source& source, std::uint32_t epoch) {
     source.start(epoch);
@@ -352,19 +352,20 @@ class data_loader {
     }
     void begin_stream() {
         source_->start(taken_.epoch);
-        has_order_ = true;
-        for (extent i = 0; i < taken_.rows; ++i) {
-            if (!source_->next().has_value()) break;
-        }
+        has_order_ = true, has_ended_ = false;
+        for (extent i = 0; i < taken_.rows && !has_ended_; ++i) has_ended_ = !source_->next().has_value();
     }
     void read_stream(slot& s) {
         s.place = {taken_.seed, taken_.epoch, taken_.rows};
         s.raw.clear();
         std::vector<raw_sample>& all = s.raw;
-        while (static_cast<extent>(all.size()) < options_.batch_size && !is_cancelled()) {
+        while (!has_ended_ && static_cast<extent>(all.size()) < options_.batch_size && !is_cancelled()) {
             auto sample = source_->next();
-            if (!sample.has_value()) break;
-            all.push_back(std::move(*sample));
+            if (sample.has_value()) {
+                all.push_back(std::move(*sample));
+            } else {
+                has_ended_ = true;  // a stream need not tell its end twice
+            }
         }
         s.rows = static_cast<extent>(all.size());
         if (options_.last == last_batch::drop && s.rows < options_.batch_size) s.rows = 0;
@@ -539,6 +540,7 @@ class data_loader {
     detail::loader_order order_;
     loader_position taken_;
     bool has_order_ = false;  ///< the order or the stream has begun the epoch of taken_
+    bool has_ended_ = false;  ///< the stream has told the end of that epoch
 
     detail::batch_uploads<Device, batch_type> uploads_;  // destroyed after the slots, which wait for its copies
 

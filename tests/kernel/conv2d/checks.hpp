@@ -55,6 +55,12 @@ inline const conv2d_case cases[] = {
     {{4, 3, 8, 8}, 2, {1, 1}, {.stride = {2, 2}}},                               //
     {{2, 3, 7, 6}, 4, {1, 1}, {.stride = {2, 2}, .padding = {1, 1}}},            // of four classes the last has the tap
     {{0, 3, 5, 5}, 4, {3, 3}, {.padding = {1, 1}}},                              // no images
+    {{1, 0, 4, 4}, 4, {3, 3}, {.padding = {1, 1}}},                              // no channels: the bias
+    {{2, 0, 4, 4}, 4, {1, 1}, {.groups = 2}},                                    //
+    {{2, 3, 4, 4}, 0, {3, 3}, {.padding = {1, 1}}},                              // no outputs: gradients of 0
+    {{2, 4, 16, 16}, 0, {1, 1}, {.groups = 2}},                                  //
+    {{1, 0, 4, 4}, 0, {3, 3}},                                                   //
+    {{1, 2, 0, 4}, 3, {3, 3}, {.padding = {2, 1}}},                              // no rows: padding alone
     {{3, 60, 7, 7}, 20, {3, 3}, {.padding = {1, 1}}},                            // deep: more terms than are packed at once
     {{1, 3, 5, 40}, 270, {3, 3}, {.stride = {1, 2}, .padding = {1, 1}}},         // many outputs
     {{2, 36, 6, 9}, 34, {3, 2}, {.padding = {2, 1}, .dilation = {2, 1}, .groups = 2}},

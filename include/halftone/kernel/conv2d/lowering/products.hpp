@@ -165,6 +165,12 @@ void conv2d_forward(Device& device, const conv2d_problem& p, const view<const X,
                     const Bias& bias, const view<Y, 4>& y) {
     const conv2d_views of{p};
     if (y.size() == 0) return;
+    if (p.depth() == 0) {  // no channels: the bias, by products without terms
+        const view<const X, 3> none(x.data(), {p.groups, 0, p.positions()});
+        for (extent image = 0; image < p.images; ++image)
+            multiply_groups<Compute>(device, of.weight(weight.data()), none, of.result(y.data(), image, 0, p.positions()), bias);
+        return;
+    }
     if constexpr (has_depthwise<Device, Compute, Y, X, W>) {
         if (p.is_depthwise())
             return kernel::depthwise<Device>::forward(device, p, x, weight, data_of_bias(bias), y);
@@ -224,6 +230,10 @@ void conv2d_input_gradient(Device& device, const conv2d_problem& p, const view<c
     using S = kernel::statistic<W, G, X>;
     const conv2d_views of{p};
     if (dx.size() == 0) return;
+    if (dy.size() == 0) {
+        if (mode == write_mode::overwrite) device.fill(dx.data(), dx.size(), X(0.0f));
+        return;
+    }
     if constexpr (has_depthwise<Device, Compute, X, W, G>) {
         if (p.is_depthwise()) return kernel::depthwise<Device>::input_gradient(device, p, weight, dy, dx, mode);
     }
@@ -310,7 +320,7 @@ void conv2d_weight_gradient(Device& device, const conv2d_problem& p, const view<
     if constexpr (has_depthwise<Device, Compute, W, X, G>) {
         if (p.is_depthwise()) return kernel::depthwise<Device>::weight_gradient(device, p, x, dy, dweight, mode);
     }
-    if (p.images == 0) {
+    if (dy.size() == 0) {
         if (mode == write_mode::overwrite) device.fill(dweight.data(), dweight.size(), W(0.0f));
         return;
     }
