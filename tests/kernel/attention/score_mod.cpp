@@ -48,6 +48,7 @@ void check_functions() {
     // Masks come after score_mods, in any order.
     check<Compute, T>({1, 130, 130, 2, 2, 32, causal}, layout::fused, ht::sliding_window{20}, ht::soft_cap{2});
     check<Compute, T>({1, 300, 300, 1, 1, 16, full}, layout::fused, ht::sliding_window{5});
+    check<Compute, T>({1, 9, 140, 2, 1, 16, causal}, layout::contiguous, ht::sliding_window{20});
     const auto scaled = [](auto score, auto batch, auto head, auto query, auto key) {
         return score * (1 + 0.25f * batch) - 0.01f * ht::abs(query - key) + head;
     };
@@ -79,6 +80,47 @@ TEST_CASE("masks by name: lengths, padding, documents, prefixes") {
     const ht::const_view<std::int32_t, 2> documents(ids.data(), {1, 150});
     check<float, float>({1, 150, 150, 2, 2, 16, causal}, layout::fused, ht::document_mask(documents));
     check<bfloat16, bfloat16>({1, 150, 150, 2, 2, 16, full}, layout::fused, ht::document_mask(documents));
+}
+
+/// The keys that a query sees.
+template <class... F>
+std::string seen(const ht::attention_options& options, extent queries, extent keys, extent query, const F&... functions) {
+    const auto mod = ht::detail::attention_mod_of(options, queries, keys, functions...);
+    std::string all;
+    for (extent key = 0; key < keys; ++key) {
+        const double x[] = {0.5, 0, 0, static_cast<double>(query), static_cast<double>(key)};
+        if (ht::scalar::evaluate(mod.score, x) > -3e38) all += std::to_string(key) + ' ';
+    }
+    return all;
+}
+
+TEST_CASE("masks by name: of a few queries the last one stands where the last key does") {
+    const ht::attention_options none{}, by_causal{.mask = ht::attention_mask::causal};
+    CHECK(seen(by_causal, 1, 8, 0, ht::sliding_window{3}) == "5 6 7 ");
+    CHECK(seen(by_causal, 2, 8, 0, ht::sliding_window{3}) == "4 5 6 ");
+    CHECK(seen(none, 2, 8, 0, ht::sliding_window{3}) == "4 5 6 7 ");
+    CHECK(seen(by_causal, 3, 3, 1, ht::sliding_window{2}) == "0 1 ");
+    CHECK(seen(by_causal, 4, 2, 3, ht::sliding_window{2}) == "0 1 ");  // more queries than keys: the first ones see nothing
+    CHECK(seen(by_causal, 4, 2, 0, ht::sliding_window{2}).empty());
+    CHECK(seen(none, 1, 8, 0, ht::sliding_window{.size = 3, .first_query = 0}) == "0 1 2 ");
+    CHECK(seen(none, 2, 8, 1, ht::sliding_window{.size = 2, .first_query = 3}) == "3 4 5 ");
+    const std::vector<std::int32_t> lengths{2}, ids{0, 0, 0, 1, 1, 2, 2, 2};
+    const ht::const_view<std::int32_t, 1> prefix(lengths.data(), {1});
+    CHECK(seen(none, 2, 8, 0, ht::prefix_lm(prefix)) == "0 1 2 3 4 5 6 ");
+    CHECK(seen(none, 2, 8, 0, ht::prefix_lm(prefix, 3)) == "0 1 2 3 ");
+    const ht::const_view<std::int32_t, 2> documents(ids.data(), {1, 8});
+    CHECK(seen(none, 1, 8, 0, ht::document_mask(documents)) == "5 6 7 ");
+    CHECK(seen(none, 4, 8, 0, ht::document_mask(documents)) == "3 4 ");
+    CHECK(seen(none, 4, 8, 0, ht::document_mask(documents, 0)) == "0 1 2 ");
+    // A step over a cache sees what its tokens saw in the whole sequence.
+    for (const extent queries : {1, 2, 3, 7}) {
+        for (extent i = 0; i < queries; ++i) {
+            const extent place = 8 - queries + i;
+            CHECK(seen(by_causal, queries, 8, i, ht::sliding_window{3}) == seen(by_causal, 8, 8, place, ht::sliding_window{3}));
+            CHECK(seen(none, queries, 8, i, ht::prefix_lm(prefix)) == seen(none, 8, 8, place, ht::prefix_lm(prefix)));
+            CHECK(seen(none, queries, 8, i, ht::document_mask(documents)) == seen(none, 8, 8, place, ht::document_mask(documents)));
+        }
+    }
 }
 
 TEST_CASE("documents by a mask give the results of packed sequences") {

@@ -13,12 +13,17 @@
 /// arguments; they read tensors by ht::lookup(tensor). Several score_mods are applied one after the other, and all
 /// masks after them.
 ///
+/// In a call with fewer queries than keys, of the newest tokens over a cache say, sliding_window, prefix_lm and document_mask count
+/// queries as the causal mask does: the last query stands where the last key does. `query` of other functions counts from 0.
+///
 /// A key is hidden from a query if a mask_mod is false, if options.mask hides it, or if its score becomes minus
 /// infinity (or less than -3e38). For a query that sees no key, o is 0, the logsumexp is (-3e38, 0), and all gradients
 /// are 0, as in PyTorch's flex_attention.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <type_traits>
 
 #include <halftone/kernel/attention/attention.hpp>
@@ -29,9 +34,13 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// The place of a named mask's first query by default: so that the last query stands where the last key does.
+inline constexpr extent from_the_end = INT64_MIN;
+
 /// A query sees the keys that are less than `size` away from it: |query - key| < size.
 struct sliding_window {
-    extent size;  ///< at least 1
+    extent size;                         ///< at least 1
+    extent first_query = from_the_end;   ///< the number of the key where the first query stands
 
     /// Throws argument_error for a size below 1.
     void check() const {
@@ -84,6 +93,7 @@ struct key_padding {
 template <class T>
 struct same_document {
     lookup_table<T, 2> of_queries, of_keys;
+    extent first_query = from_the_end;
 
     template <class Batch, class Head, class Query, class Key>
     constexpr auto operator()(const Batch& batch, const Head&, const Query& query, const Key& key) const {
@@ -94,6 +104,7 @@ struct same_document {
 template <class T>
 struct prefix_mask {
     lookup_table<T, 1> lengths;
+    extent first_query = from_the_end;
 
     template <class Batch, class Head, class Query, class Key>
     constexpr auto operator()(const Batch& batch, const Head&, const Query& query, const Key& key) const {
@@ -118,19 +129,21 @@ auto key_padding_mask(const V& padding) {
     using T = typename detail::view_of<V>::value_type;
     return detail::key_padding<std::remove_const_t<T>>{lookup(padding)};
 }
-/// A query sees the keys of its own document. ids: (batch, time), whole numbers below 2^24.
+/// A query sees the keys of its own document. ids: (batch, time), of all keys, whole numbers below 2^24. `first_query`: the number
+/// of the key where the first query stands.
 template <class V>
     requires detail::viewable<V>
-auto document_mask(const V& ids) {
+auto document_mask(const V& ids, extent first_query = from_the_end) {
     using T = typename detail::view_of<V>::value_type;
-    return detail::same_document<std::remove_const_t<T>>{lookup(ids), lookup(ids)};
+    return detail::same_document<std::remove_const_t<T>>{lookup(ids), lookup(ids), first_query};
 }
-/// A query of batch entry b sees the first lengths[b] keys and all keys up to its own position. lengths: (batch).
+/// A query of batch entry b sees the first lengths[b] keys and all keys up to its own position. lengths: (batch). `first_query`: as
+/// of document_mask.
 template <class V>
     requires detail::viewable<V>
-auto prefix_lm(const V& lengths) {
+auto prefix_lm(const V& lengths, extent first_query = from_the_end) {
     using T = typename detail::view_of<V>::value_type;
-    return detail::prefix_mask<std::remove_const_t<T>>{lookup(lengths)};
+    return detail::prefix_mask<std::remove_const_t<T>>{lookup(lengths), first_query};
 }
 
 namespace detail {
@@ -191,16 +204,26 @@ auto change_score(const E& score, const F& f) {
         return symbolic::detail::lift(f(score, head_symbol, query_symbol, key_symbol));
     }
 }
+/// What a mask_mod takes as the query: its number, or, for a mask that says where its queries stand among the keys, its place there.
+template <class F>
+auto query_of_mask(const F& f, extent keys_before) {
+    if constexpr (requires { f.first_query; }) {
+        if constexpr (requires { f.of_queries; }) keys_before = std::max<extent>(keys_before, 0);  // a table has no place before its first
+        return query_symbol + static_cast<float>(f.first_query == from_the_end ? keys_before : f.first_query);
+    } else {
+        return query_symbol;
+    }
+}
 /// The score after another function, if that is a mask_mod: minus infinity if the condition is false, as float("-inf") in
-/// FlexAttention.
+/// FlexAttention. keys_before: keys minus queries.
 template <class E, class F>
-auto mask_score(const E& score, const F& f) {
+auto mask_score(const E& score, const F& f, extent keys_before) {
     if constexpr (std::is_same_v<F, attention_dropout>) {
         return score;
     } else if constexpr (!is_mask_mod<F>) {
         return score;
     } else if constexpr (kind_of_mod<F>() == mod_kind::mask_of_four) {
-        return symbolic::where(f(batch_symbol, head_symbol, query_symbol, key_symbol), score, -HUGE_VAL);
+        return symbolic::where(f(batch_symbol, head_symbol, query_of_mask(f, keys_before), key_symbol), score, -HUGE_VAL);
     } else {
         return symbolic::where(f(head_symbol, query_symbol, key_symbol), score, -HUGE_VAL);
     }
@@ -215,12 +238,12 @@ auto change_by_all(const E& score, const F& f, const More&... more) {
     return change_by_all(change_score(score, f), more...);
 }
 template <class E>
-E mask_by_all(const E& score) {
+E mask_by_all(const E& score, extent) {
     return score;
 }
 template <class E, class F, class... More>
-auto mask_by_all(const E& score, const F& f, const More&... more) {
-    return mask_by_all(mask_score(score, f), more...);
+auto mask_by_all(const E& score, extent keys_before, const F& f, const More&... more) {
+    return mask_by_all(mask_score(score, f, keys_before), keys_before, more...);
 }
 
 /// The causal mask of attention_options, with the offset that makes the last query see all keys; or a mask that hides
@@ -280,7 +303,7 @@ auto attention_mod_of(const attention_options& options, extent queries, extent k
     }
     const extent offset = options.mask == attention_mask::causal ? keys - queries : keys;
     const auto score = change_by_all(symbolic::argument<mod_score>{}, functions...);
-    const auto seen = mask_by_all(score, functions..., mask_of_options{static_cast<float>(offset)});
+    const auto seen = mask_by_all(score, keys - queries, functions..., mask_of_options{static_cast<float>(offset)});
     return kernel::attention_mod<std::remove_const_t<decltype(seen)>>{seen, {}};
 }
 
