@@ -59,4 +59,39 @@ TEST_CASE("nn::embedding: its table is stored as a linear layer's weight is, for
                                  ht::variable<ht::bfloat16, 3>>);
 }
 
+/// A table whose token 2 is padding.
+struct padded : ht::nn::model {
+    using policy = ht::full_fp32;
+    ht::nn::embedding<policy> embed;
+    explicit padded(ht::cpu& device) : ht::nn::model(device), embed(parameters(), 4, 3, 8, {.deviation = 1}, 2) { commit(*this, 1); }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.embed); }
+};
+
+TEST_CASE("embedding: padding_idx's row gets no gradient, and decays with all others, as in PyTorch") {
+    const std::vector<std::int32_t> ids{0, 2, 1};
+    for (const double decay : {0.0, 0.5}) {
+        ht::cpu device;
+        padded model{device};
+        const auto row = [&](ht::extent token) {
+            std::vector<float> all(8);
+            model.parameters().memory().read(all.data(), model.embed.tokens.master().data() + 8 * token, 8 * sizeof(float));
+            return all;
+        };
+        const std::vector<float> before = row(2), other = row(0);
+        ht::adamw optimizer{device, model, {.lr = 0.1, .weight_decay = decay}};
+        ht::accumulator acc{model, ht::unscaled};
+        ht::tape tape{device};
+        for (int step = 0; step < 3; ++step) {
+            tape.backward(ht::mean(tape, model.embed(tape, {ids.data(), {1, 3}})), acc);
+            auto gradients = acc.take();
+            optimizer.step(gradients);
+        }
+        const double kept = std::pow(1 - 0.1 * decay, 3);
+        for (std::size_t i = 0; i < 8; ++i) {
+            CHECK(row(2)[i] == doctest::Approx(kept * static_cast<double>(before[i])).epsilon(1e-6));
+            CHECK(std::fabs(static_cast<double>(row(0)[i]) - kept * static_cast<double>(other[i])) > 0.1);  // three steps of 0.1
+        }
+    }
+}
+
 }  // namespace nn_embedding_tests

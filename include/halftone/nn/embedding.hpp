@@ -29,8 +29,9 @@ struct embedding {
 
     std::optional<extent> padding_idx;  // the token whose row gets no gradient
 
-    /// `tables`: the initial values of both tables. padding: the token whose row gets no gradient and so keeps its
-    /// initial values. These are random, like those of other rows (in PyTorch they are zeros); tokens.assign sets them.
+    /// `tables`: the initial values of both tables. padding: the token whose row gets no gradient, and so keeps its initial values
+    /// unless the optimizer has a weight decay, which shrinks it as all others, as in PyTorch. They are random, like those of other
+    /// rows (in PyTorch they are zeros); tokens.assign sets them.
     embedding(store& s, extent vocabulary, extent context, extent width, const initial& tables = {.deviation = 0.02f},
               const std::optional<extent>& padding = std::nullopt)
         : tokens(s.add<P, operation, computes>("tokens", shape<2>{vocabulary, width}, tables)),
