@@ -45,6 +45,22 @@ TEST_CASE("schedule: cosine, as get_cosine_schedule_with_warmup") {
     CHECK(ht::rate_multiplier(s, 500) == 0);
 }
 
+TEST_CASE("schedule: a warm-up as long as the run, or longer: its rates, and the final one behind the end") {
+    for (const auto shape : {ht::schedule::linear, ht::cosine, ht::schedule::polynomial}) {
+        for (const std::int64_t warmup : {10, 12}) {
+            for (const double end : {0.0, 0.25}) {
+                const ht::schedule_options s{.shape = shape, .total_steps = 10, .warmup_steps = warmup, .final_ratio = end};
+                for (std::int64_t step = 0; step < warmup; ++step)
+                    CHECK(ht::rate_multiplier(s, step) == static_cast<double>(step) / static_cast<double>(warmup));
+                for (const std::int64_t step : {warmup, warmup + 1, warmup + 2, std::int64_t{1000}}) CHECK(ht::rate_multiplier(s, step) == end);
+            }
+        }
+    }
+    const ht::schedule_options all{.shape = ht::schedule::warmup_stable_decay, .total_steps = 10, .warmup_steps = 10};
+    CHECK(ht::rate_multiplier(all, 9) == 0.9);
+    CHECK(ht::rate_multiplier(all, 10) == 0);
+}
+
 TEST_CASE("schedule: warm-up as a ratio, rounded up; warm-up steps have precedence; an end above zero") {
     CHECK(ht::warmup_steps({.total_steps = 101, .warmup_ratio = 0.03}) == 4);
     CHECK(ht::warmup_steps({.total_steps = 100, .warmup_steps = 7, .warmup_ratio = 0.03}) == 7);

@@ -83,7 +83,7 @@ HALFTONE_HD inline double stable_decay_multiplier(const schedule_options& s, std
 
 }  // namespace detail
 
-/// The factor of the learning rate in the step after `done` successful steps.
+/// The factor of the learning rate in the step after `done` successful steps. Behind the last step it stays what it was at the end.
 HALFTONE_HD inline double rate_multiplier(const schedule_options& s, std::int64_t done) {
     const std::int64_t warmup = warmup_steps(s);
     if (s.shape == schedule::warmup_stable_decay) return detail::stable_decay_multiplier(s, warmup, done);
@@ -91,7 +91,7 @@ HALFTONE_HD inline double rate_multiplier(const schedule_options& s, std::int64_
     if (s.shape == schedule::constant) return 1;
     const std::int64_t rest = s.total_steps - warmup;
     double progress = static_cast<double>(done - warmup) / static_cast<double>(rest > 1 ? rest : 1);
-    if (progress > 1) progress = 1;
+    if (progress > 1 || done >= s.total_steps) progress = 1;  // also behind a warm-up that is as long as the run
     double left = detail::rate_left(s.shape == schedule::cosine ? rate_curve::cosine : rate_curve::linear, progress);
     if (s.shape == schedule::polynomial) left = std::pow(left, s.power);
     return s.final_ratio + (1 - s.final_ratio) * left;
