@@ -12,7 +12,7 @@
 #include <cstddef>
 #include <vector>
 
-#include <halftone/config.hpp>
+#include <halftone/number/classify.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
