@@ -51,7 +51,7 @@ class training_step {
           rate_(asked.options.lr) {
         const training_arguments& a = context.arguments;
         tape.seed(a.seed);
-        if (a.max_steps > 0) set_schedule();
+        set_schedule();
         if (a.scaler.outlier_factor > 0) {
             guard.emplace(*context.device, outlier_options{.factor = a.scaler.outlier_factor,
                                                            .window = a.scaler.outlier_window,
@@ -64,7 +64,12 @@ class training_step {
     }
 
     /// Makes the optimizer's rate that of the arguments' schedule: after another optimizer or number of steps.
-    void set_schedule() { optimizer.base().set_schedule(schedule_of(context_->arguments, rate_)); }
+    /// A run whose number of steps is not known yet has the schedule of a long one, which a checkpoint's is compared with.
+    void set_schedule() {
+        schedule_options s = schedule_of(context_->arguments, rate_);
+        if (s.total_steps < 0) s.total_steps = std::int64_t{1} << 40;
+        optimizer.base().set_schedule(s);
+    }
     /// The optimizer's rate, which the schedule multiplies.
     double rate() const { return rate_; }
 
