@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Who decides what when a run is resumed, the program or the checkpoint: each line of the table of docs/checkpoints.md.
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include <doctest/doctest.h>
 
+#include <halftone/data/data_loader.hpp>
 #include <halftone/dist/checkpoint.hpp>
 #include <halftone/dist/threads.hpp>
 #include <halftone/train/checkpoints.hpp>
@@ -287,6 +289,56 @@ TEST_CASE("resume: a trainer with another rate, schedule or decay is refused, or
     // More steps are the program's to decide.
     CHECK(resumed([](auto& a) { a.max_steps = 8; }, ht::saved_arguments) < rate);
     CHECK_THROWS_AS(resumed([](auto& a) { a.max_steps = 1; }, ht::saved_arguments), ht::checkpoint_error);
+}
+
+/// A trainer of a loader, which is saved after step 2 and resumed with other options: the rows that its steps have had.
+struct noted {
+    std::vector<float> rows;  ///< the first number of each
+    std::string error;
+};
+noted train_on_loader(const support::temporary_folder& folder, const ht::loader_options& o, double epochs, bool is_resumed,
+                      ht::resume_arguments who = ht::saved_arguments) {
+    ht::cpu device{{.threads = 1}};
+    net model{device};
+    const keeping::rows_source rows{12};
+    noted n;
+    const auto collate = [&](std::span<const keeping::row> given, ht::batch_memory& memory) {
+        for (const keeping::row& r : given) n.rows.push_back(static_cast<float>(r[0]));
+        return keeping::collate(given, memory);
+    };
+    ht::data_loader loader{device, rows, o, collate};
+    ht::training_arguments a = arguments_in(folder);
+    a.per_device_train_batch_size = o.batch_size;
+    a.max_steps = epochs == 0 ? (is_resumed ? 24 / o.batch_size : 2) : -1;
+    a.num_train_epochs = epochs == 0 ? 3 : epochs;
+    if (is_resumed) a.resume_from_checkpoint = (folder.path() / "checkpoint-2").string();
+    try {
+        ht::trainer trainer{device, model, a};
+        ht::trainer_checkpoints checkpoints{trainer, ht::trainer_checkpoint_options{.resume_with = who}};
+        trainer.train(loader);
+    } catch (const ht::error& e) {
+        n.error = e.what();
+    }
+    return n;
+}
+
+TEST_CASE("resume: a trainer's steps of other sizes, or of a loader of another order, are refused") {
+    const ht::loader_options begun{.batch_size = 4, .seed = 3};
+    const support::temporary_folder folder;
+    std::vector<float> all = train_on_loader(folder, begun, 0, false).rows;
+    CHECK(all.size() == 8);
+    const noted same = train_on_loader(folder, begun, 0, true);
+    CHECK(same.error.empty());
+    all.insert(all.end(), same.rows.begin(), same.rows.begin() + 4);
+    std::sort(all.begin(), all.end());
+    CHECK(std::adjacent_find(all.begin(), all.end()) == all.end());  // 12 rows, each once
+    for (const ht::loader_options& o : {ht::loader_options{.batch_size = 2, .seed = 3}, ht::loader_options{.batch_size = 4, .seed = 4},
+                                        ht::loader_options{.batch_size = 4, .order = ht::row_order::in_order, .seed = 3}}) {
+        const noted other = train_on_loader(folder, o, 0, true);
+        CHECK(other.rows.empty());
+        CHECK(other.error.find("trainer: the run that is resumed had 4 rows a step of 12 samples, shuffled, seed 3, and here are ") == 0);
+        CHECK(train_on_loader(folder, o, 0, true, ht::program_arguments).error.empty());
+    }
 }
 
 }  // namespace io_who_decides_tests

@@ -155,6 +155,7 @@ class trainer : public detail::trainer_parts<Device, Model, Kind, Options> {
     template <class Data, class Evaluate>
     training_result train_and_evaluate(Data& data, const Evaluate& evaluate_now) {
         parts::count_steps(data);
+        parts::note_order(data);
         if (arguments().memory.budget != 0 && !budget()) fit_to_budget(data);
         const training_result r = train_steps(data, evaluate_now);
         if (history() != nullptr && rank() == 0) history()->dump(arguments().memory.history);

@@ -155,9 +155,12 @@ checkpoint_part state_part(T& value, std::string name) {
     p.name = name;
     p.state = [&value] { return to_json(value.state()); };
     if constexpr (requires { T::is_of_first_rank; }) p.is_of_first_rank = T::is_of_first_rank;
-    p.prepare = [&value, name](const nlohmann::json& saved, load_request&) -> undoable {
+    p.prepare = [&value, name](const nlohmann::json& saved, load_request& request) -> undoable {
         state s{};
         from_json(saved, s, "checkpoint: the state of the " + name);
+        if constexpr (requires { s.take_programs_order(); }) {
+            if (request.arguments == resume_arguments::program) s.take_programs_order();
+        }
         return {[&value, s] { value.load(s); }, [&value, before = value.state()] { value.load(before); }};
     };
     return p;
