@@ -7,6 +7,7 @@
 
 #include <halftone/amp.hpp>
 #include <halftone/autodiff/op/checkpoint.hpp>
+#include <halftone/nn/channel_norm.hpp>
 #include <halftone/observe/watch/watched_tape.hpp>
 
 #include "support/random.hpp"
@@ -215,6 +216,102 @@ TEST_CASE("checkpoint: every n-th block of a GPT has the bits of none, and less 
     CHECK(every_other < none);
     ht::cpu device;
     CHECK_THROWS_AS((ht::nn::gpt<ht::amp_bf16>{device, {.layers = 1, .checkpointing = -1}}), ht::argument_error);
+}
+
+/// Batch norm of one channel.
+struct one_channel : ht::nn::model {
+    using policy = ht::full_fp32;
+    ht::nn::batch_norm2d<ht::at<policy, "bn">> bn;
+
+    explicit one_channel(ht::cpu& device) : model{device}, bn{parameters(), 1} { commit(*this, 3); }
+    auto operator()(auto&& ctx, const auto& x) const { return bn(ctx, x); }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.bn); }
+};
+
+/// One step on 1, 2, 3, 4, whose mean is 2.5 and whose unbiased variance is 5/3; `call(ctx, net, x)` gives the result. The
+/// running statistics are those of one forward pass.
+template <class Kind, class Call>
+void expect_one_update(const Call& call) {
+    ht::cpu device{{.threads = 1}};
+    one_channel net{device};
+    ht::accumulator acc{net, ht::unscaled};
+    ht::tape<ht::cpu, Kind> tape{device};
+    const float values[] = {1, 2, 3, 4};
+    const auto x = tape.leaf(ht::const_view<float, 4>{values, {1, 1, 2, 2}});
+    tape.backward(ht::sum(tape, call(tape, net, x)), acc);
+    acc.discard();
+    CHECK(net.bn.running_mean.values()(0) == doctest::Approx(0.25).epsilon(1e-6));
+    CHECK(net.bn.running_var.values()(0) == doctest::Approx(0.9 + 0.1 * 5 / 3).epsilon(1e-6));
+}
+
+TEST_CASE_TEMPLATE("checkpoint: running statistics are updated once", Kind, ht::plain_tape, ht::watched_tape) {
+    expect_one_update<Kind>([](auto& ctx, const auto& net, const auto& x) { return net(ctx, x); });
+    expect_one_update<Kind>([](auto& ctx, const auto& net, const auto& x) { return ht::checkpoint(ctx, net, x); });
+    expect_one_update<Kind>([](auto& ctx, const auto& net, const auto& x) {
+        return ht::checkpoint(ctx, [&net](auto& c, const auto& in) { return ht::checkpoint(c, net, in); }, x);
+    });
+    expect_one_update<Kind>([](auto& ctx, const auto& net, const auto& x) {
+        return ht::checkpoint(ctx, [&net](auto& c, const auto& in) {
+            return ht::batch_norm(c, in, net.bn.running_mean, net.bn.running_var, net.bn.weight, net.bn.bias, {.training = true});
+        }, x);
+    });
+    // A pass behind one that threw while it was recomputed is a first one again.
+    expect_one_update<Kind>([](auto& ctx, const auto& net, const auto& x) {
+        int calls = 0;
+        const auto y = ht::checkpoint(ctx, [&calls](auto& c, const auto& in) {
+            if (++calls == 2) throw ht::state_error("stop");
+            return ht::mul(c, in, in);
+        }, x);
+        CHECK_THROWS_AS(ctx.backward(ht::sum(ctx, y)), ht::state_error);
+        return ht::checkpoint(ctx, net, x);
+    });
+}
+
+TEST_CASE("checkpoint: a function's own counter asks whether it is called again") {
+    ht::cpu device{{.threads = 1}};
+    ht::tape tape{device};
+    const float values[] = {1, 2, 3};
+    const auto x = tape.leaf(ht::const_view<float, 1>{values, {3}});
+    int passes = 0, calls = 0;
+    const auto counted = [&](auto& c, const auto& in) {
+        ++calls;
+        if (!ht::is_recomputing(c)) ++passes;
+        return ht::mul(c, in, in);
+    };
+    tape.backward(ht::sum(tape, ht::checkpoint(tape, counted, x)));
+    CHECK((calls == 2 && passes == 1));
+    ht::inference eval{device};
+    CHECK_FALSE(ht::is_recomputing(eval));
+    CHECK(ht::checkpoint(eval, counted, eval.constant(ht::const_view<float, 1>{values, {3}})).view()(2) == 9);
+    CHECK((calls == 3 && passes == 2));
+}
+
+TEST_CASE("checkpoint: delayed scaling has the scales and histories of passes without it") {
+    using P = ht::with_scaling<ht::fp8_hybrid, ht::delayed_scaling<3>>;
+    const auto states = [](bool checkpointed) {
+        ht::cpu device{{.threads = 1}};
+        network<P> net{device};
+        ht::sgd optimizer{device, net, {.lr = 0.1}};
+        ht::accumulator acc{net, ht::unscaled};
+        ht::tape tape{device};
+        for (int step = 0; step < 5; ++step) {
+            for (int micro = 0; micro < 2; ++micro) {
+                const auto values = support::random(static_cast<unsigned>(2 * step + micro)).normals<ht::bfloat16>(16 * 8);
+                const auto x = tape.leaf(ht::const_view<ht::bfloat16, 2>{values.data(), {16, 8}});
+                const auto y = checkpointed ? ht::checkpoint(tape, net, x) : net(tape, x);
+                tape.backward(ht::mean(tape, ht::mul(tape, y, y)), acc);
+            }
+            optimizer.step(acc.take());
+        }
+        return net.parameters().amaxes().read();
+    };
+    const auto plain = states(false), again = states(true);
+    REQUIRE(plain.size() == 6);
+    for (std::size_t i = 0; i < plain.size(); ++i) {
+        CHECK(plain[i].scale == again[i].scale);
+        CHECK(plain[i].history == again[i].history);
+        CHECK(plain[i].history.back() > 0);
+    }
 }
 
 }  // namespace autodiff_checkpoint_tests

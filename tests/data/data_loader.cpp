@@ -205,8 +205,50 @@ TEST_CASE("batches of samples sorted by length have the same order, too, and nee
     ht::loader_position at = loader.position();
     at.rows = 7;
     CHECK(message([&] { loader.resume(at); }) ==
-          "data_loader: a position after 7 samples, with batches of 6 that are sorted by length; expected the batch_size "
-          "of the loader that was there");
+          "data_loader: a position after 7 samples, with batches of 6 that are sorted by length; expected a multiple of these");
+}
+
+TEST_CASE("a loader that goes on within an epoch gives each sample once, or refuses") {
+    const numbers source{32};
+    const std::vector<ht::loader_options> all{
+        {.batch_size = 4, .bucket_batches = 4}, {.batch_size = 8, .bucket_batches = 4}, {.batch_size = 2, .bucket_batches = 4},
+        {.batch_size = 4, .bucket_batches = 2}, {.batch_size = 4}, {.batch_size = 8}, {.batch_size = 5},
+        {.batch_size = 4, .order = ht::row_order::in_order}, {.batch_size = 4, .order = ht::row_order::in_order, .bucket_batches = 4}};
+    int refused = 0;
+    for (const ht::loader_options& a : all) {
+        for (const ht::loader_options& b : all) {
+            for (const int batches : {0, 1, 2, 3}) {
+                CAPTURE(batches);
+                job<numbers> first(source, a, 0, 1), other(source, b, 0, 1);
+                ids given = first.batches(batches);
+                const bool is_same = a.order == b.order && a.bucket_batches == b.bucket_batches &&
+                                     (a.bucket_batches == 0 || a.batch_size == b.batch_size);
+                const std::string why = message([&] { other.resume(first.position()); });
+                CHECK((why == "no error") == (is_same || batches == 0));
+                if (why != "no error") {
+                    CHECK(why.find("data_loader: a position after ") == 0);
+                    ++refused;
+                    continue;
+                }
+                const ids rest = other.epoch();
+                given.insert(given.end(), rest.begin(), rest.end());
+                CHECK(sorted(given).size() == 32);
+                CHECK(sorted(given) == sorted(other.epoch()));
+            }
+        }
+    }
+    CHECK(refused == 3 * (9 * 9 - 9 - 6));
+    // An epoch that is done is followed by one in any order.
+    job<numbers> done(source, all[0], 0, 1), next(source, all[1], 0, 1);
+    done.batches(8);
+    next.resume(done.position());
+    CHECK(next.ranks[0]->next() == nullptr);
+    CHECK(next.epoch().size() == 32);
+    CHECK(next.position().batch_size == 8);
+    next.ranks[0]->next();
+    CHECK(message([&] { done.resume(next.position()); }) ==
+          "data_loader: a position after 8 samples of an epoch that is shuffled, sorted by length in 4 batches of 8; this loader's is "
+          "shuffled, sorted by length in 4 batches of 4, and would give some of them twice");
 }
 
 TEST_CASE("a stream keeps its order, and each rank takes its part of every batch") {

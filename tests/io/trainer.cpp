@@ -138,6 +138,43 @@ TEST_CASE("trainer: a resumed run has the losses, the figures and the weights of
     CHECK(ended.told.lines.empty());
 }
 
+TEST_CASE("trainer: steps of another size go on with windows drawn at random, and are refused in an epoch") {
+    const auto refusal = [](bool by_epochs, ht::extent accumulation, std::uint64_t seed) -> std::string {
+        const support::temporary_folder folder;
+        ht::training_arguments a = arguments_in(folder.path());
+        a.eval_steps = 0;
+        if (by_epochs) a.max_steps = -1, a.num_train_epochs = 0.2;
+        {
+            run first(a);
+            ht::trainer_checkpoints saves(first.trainer);
+            const stopper stop(first.trainer, 2);
+            first.trainer.train(first.data);
+        }
+        a.resume_from_checkpoint = "newest";
+        a.gradient_accumulation_steps = accumulation;
+        run second(a);
+        ht::trainer_checkpoints saves(second.trainer);
+        REQUIRE(saves.resumed());
+        ht::language_options o = small::options;
+        o.seed = seed;
+        ht::language_data data{ht::token_view{corpus}, o};
+        try {
+            second.trainer.train(data);
+        } catch (const ht::argument_error& e) {
+            CHECK_THROWS_AS(second.trainer.train(data), ht::argument_error);  // nor later
+            return e.what();
+        }
+        return {};
+    };
+    CHECK(refusal(false, 1, 5).empty());
+    CHECK(refusal(true, 2, 5).empty());
+    const std::string end = ": some rows would come twice, and others not at all; expected the same, or .resume_with = "
+                            "ht::program_arguments";
+    const std::string begin = "trainer: the run that is resumed had 8 rows a step of 449 windows of 8 tokens, seed 5, and here are ";
+    CHECK(refusal(true, 1, 5) == begin + "4 rows a step of 449 windows of 8 tokens, seed 5" + end);
+    CHECK(refusal(true, 2, 6) == begin + "8 rows a step of 449 windows of 8 tokens, seed 6" + end);
+}
+
 TEST_CASE("trainer: limits, the best model, and other metrics") {
     const support::temporary_folder folder;
     ht::training_arguments a = arguments_in(folder.path());

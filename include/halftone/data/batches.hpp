@@ -143,6 +143,12 @@ class language_data {
     const token_view& training() const { return parts_.training; }
     const token_view& validation() const { return parts_.validation; }
 
+    /// sample() draws its rows at random, so that none is left out or comes twice by the size of a step.
+    static constexpr bool draws_at_random = true;
+    /// What the order of an epoch depends on, for a trainer that resumes a run: "400 windows of 8 tokens, seed 4".
+    std::string order_text() const {
+        return detail::sentence(epoch_rows(), " windows of ", options_.context, " tokens, seed ", options_.seed);
+    }
     /// The batch of a step: `rows` windows at uniformly random places of the training part. Throws argument_error for
     /// no rows, shape_error and out_of_memory for too many.
     language_batch sample(std::uint32_t step, extent rows) {

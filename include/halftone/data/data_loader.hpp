@@ -163,7 +163,7 @@ class data_loader {
     const loader_position& position() const { return position_; }
     /// Continues there; its seed replaces that of the options. The number of workers and ranks may be another than that
     /// of the loader that was there, and so may the size of batches, except with bucket_batches. Throws argument_error
-    /// for a position of a data set of another size, or outside of an epoch.
+    /// for a position of a data set of another size, or outside of an epoch, and for one within an epoch of another order.
     void resume(const loader_position& at) {
         if (at.size != position_.size) {
             fail<argument_error>("data_loader: a position in a data set of ", at.size, " samples; this one has ",
@@ -171,12 +171,14 @@ class data_loader {
         }
         if (at.rows < 0 || (is_map && at.rows > at.size))
             fail<argument_error>("data_loader: a position after ", at.rows, " samples of ", at.size);
-        if (options_.bucket_batches != 0 && at.rows % options_.batch_size != 0 && at.rows != at.size) {
-            fail<argument_error>("data_loader: a position after ", at.rows, " samples, with batches of ",
-                                 options_.batch_size, " that are sorted by length; expected the batch_size of the "
-                                 "loader that was there");
-        }
-        seek(at);
+        if (is_map && at.rows != 0 && at.rows != at.size) expect_order(at);
+        loader_position here = begun_;
+        here.seed = at.seed, here.epoch = at.epoch, here.rows = at.rows;
+        seek(here);
+    }
+    /// What the order of the samples depends on, for a trainer that resumes a run: "32 samples, shuffled, seed 4".
+    std::string order_text() const {
+        return detail::sentence(position_.size, " samples, ", detail::order_text(position_), ", seed ", position_.seed);
     }
 
     /// The batch of a step of ht::trainer: steps count batches through all epochs. A step that is not the next one makes
@@ -250,7 +252,10 @@ class data_loader {
           order_(options, size_of(source), length_of(source)),
           uploads_(device),
           slots_(static_cast<std::size_t>(options.num_workers) * static_cast<std::size_t>(options.prefetch_factor) + 1) {
-        position_ = taken_ = {.seed = options.seed, .size = size_of(source)};
+        begun_ = {.seed = options.seed, .size = size_of(source)};
+        if constexpr (is_map) begun_.order = options.order, begun_.bucket_batches = options.bucket_batches;
+        if (begun_.bucket_batches != 0) begun_.batch_size = options.batch_size;
+        position_ = taken_ = begun_;
         if constexpr (is_map) {
             if (position_.size < 1) fail<data_error>("data_loader: the source has no samples");
             if (batches() == 0) {
@@ -291,6 +296,18 @@ class data_loader {
                                      " for a source without length(index); expected 0");
             }
             return {};
+        }
+    }
+    /// Throws argument_error for a position within an epoch of another order.
+    void expect_order(const loader_position& at) const {
+        const std::string there = detail::order_text(at), here = detail::order_text(begun_);
+        if (there != here) {
+            fail<argument_error>("data_loader: a position after ", at.rows, " samples of an epoch that is ", there,
+                                 "; this loader's is ", here, ", and would give some of them twice");
+        }
+        if (options_.bucket_batches != 0 && at.rows % options_.batch_size != 0) {
+            fail<argument_error>("data_loader: a position after ", at.rows, " samples, with batches of ",
+                                 options_.batch_size, " that are sorted by length; expected a multiple of these");
         }
     }
     batch_type batch_at(std::uint32_t epoch, extent rows) {
@@ -529,6 +546,8 @@ class data_loader {
     loader_options options_;
     Transform transform_;
     Collate collate_;
+
+    loader_position begun_;  ///< that of the options: the beginning of epoch 0
 
     // Of the thread that calls next().
     loader_position position_;

@@ -159,6 +159,10 @@ class labelled_data {
         }
         return batch(rows);
     }
+    /// What the order of the texts depends on, for a trainer that resumes a run: "90 of 100 texts, seed 4".
+    std::string order_text() const {
+        return detail::sentence(training(), " of ", all_.size(), " texts, seed ", options_.seed);
+    }
     /// The texts of an epoch: those for training.
     extent epoch_rows() const { return training(); }
     /// `rows` texts of an epoch from number `first` of its order on. Throws argument_error for ones that it does not have.

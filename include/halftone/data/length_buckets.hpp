@@ -108,6 +108,8 @@ class bucketed_data {
     /// The sequences of a bucket, by their numbers.
     const std::vector<std::size_t>& of_bucket(std::size_t bucket) const { return of_bucket_[bucket]; }
 
+    /// sample() draws its rows at random, so that none is left out or comes twice by the size of a step.
+    static constexpr bool draws_at_random = true;
     /// The batch of a step. Throws argument_error for no rows, shape_error and out_of_memory for too many.
     language_batch sample(std::uint32_t step, extent rows) {
         const std::size_t bucket = buckets_.bucket_of(sequences_[pick(step, 0, sequences_.size())].size() - 1);

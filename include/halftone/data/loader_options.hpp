@@ -43,18 +43,23 @@ struct loader_options {
 };
 
 /// A point between two batches of a run. With it a loader continues with the same remaining samples in the same order,
-/// whatever its numbers of workers and ranks.
+/// whatever its numbers of workers and ranks. It has the options that this order depends on: within an epoch a loader of others
+/// would give some samples twice, and others not at all.
 struct loader_position {
     std::uint64_t seed = 0;
     std::uint32_t epoch = 0;
     extent rows = 0;   ///< samples of the epoch that were handed out, to all ranks together
     extent size = 0;   ///< samples of the source; 0 for a stream
+    row_order order = row_order::shuffled;
+    extent bucket_batches = 0;
+    extent batch_size = 0;  ///< 0 without bucket_batches: batches of any size have the same order
 
     friend bool operator==(const loader_position&, const loader_position&) = default;
 
     /// Calls f(name, field) for each field, for a checkpoint (io/fields.hpp).
     static void visit_fields(auto& self, auto&& f) {
         f("seed", self.seed), f("epoch", self.epoch), f("rows", self.rows), f("size", self.size);
+        f("order", self.order), f("bucket_batches", self.bucket_batches), f("batch_size", self.batch_size);
     }
 };
 
@@ -77,6 +82,14 @@ struct sample_place {
 };
 
 namespace detail {
+
+/// What a position says of the order of an epoch of `size` samples: "shuffled, sorted by length in 4 batches of 8".
+inline std::string order_text(const loader_position& at) {
+    std::string text = at.order == row_order::shuffled ? "shuffled" : "in order";
+    if (at.bucket_batches != 0)
+        text += sentence(", sorted by length in ", at.bucket_batches, " batches of ", at.batch_size);
+    return text;
+}
 
 /// Throws argument_error, naming the first option outside its range.
 inline void check(const loader_options& o) {

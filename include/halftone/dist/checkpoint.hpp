@@ -385,9 +385,10 @@ inline std::vector<std::vector<std::byte>> read_ranges(const std::string& where,
 }
 
 /// Loads a checkpoint on all ranks, or on none.
-inline checkpoint_info read_sharded(communicator& comm, const std::filesystem::path& path, sharded_parts& all, policy_change policy) {
+inline checkpoint_info read_sharded(communicator& comm, const std::filesystem::path& path, sharded_parts& all,
+                                    const load_checkpoint_options& o) {
     checkpoint_info info;
-    load_request request{policy, {}};
+    load_request request{o.policy, o.resume_with};
     std::vector<undoable> changes;
     std::vector<std::vector<std::vector<std::byte>>> values;
     std::uint32_t seen = 0;
@@ -450,7 +451,7 @@ std::filesystem::path save_checkpoint(communicator& comm, const std::filesystem:
 template <class... Parts>
 checkpoint_info load_checkpoint(communicator& comm, const std::filesystem::path& checkpoint, const load_checkpoint_options& o, Parts&... parts) {
     detail::sharded_parts all = detail::sharded_parts_of(comm, false, parts...);
-    return detail::read_sharded(comm, checkpoint, all, o.policy);
+    return detail::read_sharded(comm, checkpoint, all, o);
 }
 
 /// Loads the newest good checkpoint of a folder on all ranks; nothing if there is none. A damaged one is skipped, with a

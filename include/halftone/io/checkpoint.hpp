@@ -11,7 +11,8 @@
 /// (moments in their types, 8-bit codes with their absmax values, averages, step counts, rate), scalers, tapes (the random
 /// numbers of dropout), outlier guards, accumulators (which hold nothing between steps: within a window saving is
 /// refused), trainers, data loaders (their position), and objects with state() and load() of a struct that names its fields
-/// (io/fields.hpp). Everything else of a run follows from its program: options, schedules, data.
+/// (io/fields.hpp). Everything else of a run follows from its program: options, data. Learning rate, schedule and weight decay that the
+/// optimizer was made with have to be those of the checkpoint, unless the program says that its own ones count.
 ///
 /// A checkpoint is a folder: model.safetensors and optimizer.safetensors, which other programs read, too, and
 /// checkpoint.json, with all counters, sizes and checksums. It is complete or not there (checkpoint/write.hpp). Loading
@@ -43,17 +44,20 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& folder, const
 /// How a checkpoint is loaded.
 struct load_checkpoint_options {
     policy_change policy = policy_change::refuse;
+    /// Whether the rate, schedule and weight decay are the checkpoint's, and the program has to have made its optimizer with the
+    /// same, or the program's, whatever the checkpoint has.
+    resume_arguments resume_with = saved_arguments;
     /// load_newest_checkpoint calls it for each checkpoint that is damaged or incomplete, with one line.
     std::function<void(const std::string& line)> on_skipped{};
 };
 
 /// Loads the parts from a checkpoint; it may have others in addition. All or nothing: throws io_error if a file is missing
-/// or cannot be read, and checkpoint_error if one is damaged, or of another model, optimizer or policy; the parts are then
+/// or cannot be read, and checkpoint_error if one is damaged, or of another model, optimizer, policy or learning rate; the parts are then
 /// as they were. Needs host memory for the checkpoint.
 template <class... Parts>
 checkpoint_info load_checkpoint(const std::filesystem::path& checkpoint, const load_checkpoint_options& o, Parts&... parts) {
     auto all = detail::parts_of(parts...);
-    return detail::read_checkpoint(checkpoint, all, o.policy);
+    return detail::read_checkpoint(checkpoint, all, o.policy, o.resume_with);
 }
 
 /// Loads the newest good checkpoint of a folder; nothing if there is none. A damaged one is skipped, with a call of
@@ -64,7 +68,7 @@ std::optional<checkpoint_info> load_newest_checkpoint(const std::filesystem::pat
     auto all = detail::parts_of(parts...);
     for (const checkpoint_place& c : list_checkpoints(folder)) {
         try {
-            return detail::read_checkpoint(c.path, all, o.policy);
+            return detail::read_checkpoint(c.path, all, o.policy, o.resume_with);
         } catch (const io_error& e) {
             try {
                 verify_checkpoint(c.path);

@@ -184,6 +184,14 @@ class optimizer {
         record_.write(r);
     }
     schedule_options schedule() const { return record_.read().schedule; }
+    /// The rate and the decay that it was made with, whatever set_lr() and load() have done since.
+    double made_with_lr() const { return made_with_lr_; }
+    double made_with_weight_decay() const { return made_with_weight_decay_; }
+    /// Calls f(path, kernel::group_rates) for each parameter that is trained, with the rates that its group gives it.
+    template <class F>
+    void visit_rates(const F& f) const {
+        for (const update_segment& s : each_) f(entry_of(s).path, s.rates);
+    }
 
     /// The number of steps that changed the parameters, and of those that were skipped.
     std::int64_t steps() const { return record_.read().step.steps; }
@@ -273,6 +281,8 @@ class optimizer {
         : name_(name),
           moment_count_(moment_count),
           parameters_(&model.parameters()),
+          made_with_lr_(lr),
+          made_with_weight_decay_(weight_decay),
           record_(device, optimizer_record{{.lr = lr}, {}}),
           own_(parameters_->memory()) {
         check_rate("lr", lr);
@@ -522,6 +532,7 @@ class optimizer {
     const char* name_;
     int moment_count_;
     store* parameters_;
+    double made_with_lr_, made_with_weight_decay_;
     detail::device_value<optimizer_record, Device> record_;
     step_counts own_;
     std::vector<update_segment> each_, segments_;  // one per parameter; those of the last step, joined

@@ -277,6 +277,13 @@ class outlier_guard {
         added_ = 0;
     }
 
+    /// Calls f(data, bytes) for the device's memory of the window and the counters, which a step changes.
+    template <class F>
+    void visit_memory(const F& f) const {
+        f(reinterpret_cast<std::byte*>(record_.data()), sizeof(detail::guard_record));
+        f(values_.data(), values_.bytes());
+    }
+
   private:
     static void check(const outlier_options& o) {
         if (!(o.factor > 0 && is_finite(o.factor)))

@@ -50,6 +50,8 @@ enum class saving { beside, before_next_step };
 struct trainer_checkpoint_options {
     halftone::saving saving = halftone::saving::beside;
     policy_change policy = policy_change::refuse;  ///< for resuming under another policy
+    /// For resuming with another learning rate, schedule or weight decay (io/checkpoint.hpp): ht::program_arguments.
+    resume_arguments resume_with = saved_arguments;
     std::string arguments{};  ///< the program's arguments as JSON text; io/checkpoint.hpp's read_checkpoint_info returns it
     /// Called with one line for each damaged checkpoint that is skipped, for each conversion, and if there is no best model to load.
     std::function<void(const std::string& line)> on_note{};
@@ -207,7 +209,7 @@ class trainer_checkpoints final : public trainer_callback {
                              there.front().step, "; set resume_from_checkpoint, or name another folder");
     }
     void resume(const training_arguments& a) {
-        const load_checkpoint_options o{options_.policy, [this](const std::string& line) { note(line); }};
+        const load_checkpoint_options o{options_.policy, options_.resume_with, [this](const std::string& line) { note(line); }};
         if (a.resume_from_checkpoint == "newest") {
             resumed_ = with_parts([&](auto&... parts) { return files_.load_newest(o, parts...); });
         } else {

@@ -54,12 +54,12 @@ class step_runner {
     extent run(Data& data) {
         training_arguments& a = context_->arguments;
         if (a.auto_find_batch_size && a.per_device_train_batch_size > 1) {
-            const random_state before = step_->tape.random_state();
             while (a.per_device_train_batch_size > 1) {
                 try {
                     return run_once(data);
                 } catch (const out_of_memory& e) {
-                    take_smaller_batches(e, before);
+                    if (step_->is_updating()) throw;  // it cannot be repeated
+                    take_smaller_batches(e);
                 }
             }
         }
@@ -67,7 +67,7 @@ class step_runner {
     }
 
     /// Whether a step has begun and not ended: after an exception in it.
-    bool is_under_way() const { return is_under_way_; }
+    bool is_under_way() const { return is_under_way_ || step_->is_updating(); }
     /// Forgets what such a step has left.
     void drop() {
         if (std::exchange(is_under_way_, false)) step_->drop();
@@ -92,6 +92,21 @@ class step_runner {
             return batch_of(data, context_->state.step);
         }();
         if (std::exchange(is_under_way_, true)) step_->drop();
+        step_->begin();
+        try {
+            run_on(batch);
+        } catch (...) {
+            step_->take_back();
+            throw;
+        }
+        step_->end();
+        is_under_way_ = false;
+        ++context_->state.step;
+        context_->state.epoch = context_->epochs();
+        return batch.size();
+    }
+    template <class Batch>
+    void run_on(const Batch& batch) {
         if (looks_now()) {
             step_->observe_on(batch);
         } else if constexpr (is_asynchronous && requires { batch.with_views(same_view{}); }) {
@@ -99,10 +114,6 @@ class step_runner {
         } else {
             step_->train_on(batch);
         }
-        is_under_way_ = false;
-        ++context_->state.step;
-        context_->state.epoch = context_->epochs();
-        return batch.size();
     }
     template <class Data>
     auto batch_of(Data& data, std::int64_t step) const {
@@ -129,10 +140,12 @@ class step_runner {
             // A user's model that runs uncaptured, but cannot be captured. The capture had no effect on the device.
             refused_ = e.what();
             step_->drop();
+            step_->forget_update();
+            step_->begin();
             step_->train_on(batch);
         }
     }
-    void take_smaller_batches(const out_of_memory& e, const random_state& before) {
+    void take_smaller_batches(const out_of_memory& e) {
         training_arguments& a = context_->arguments;
         extent parts = 2;  // the least number that divides the rows
         while (a.per_device_train_batch_size % parts != 0) ++parts;
@@ -140,7 +153,6 @@ class step_runner {
         a.gradient_accumulation_steps *= parts;
         is_under_way_ = false;
         step_->drop();
-        step_->tape.restore(before);
         context_->device->memory().release_cached();  // what the larger ones needed is in the way of what the smaller ones need
         captured_.renew("micro-batches are smaller, since memory ran out");
         context_->for_each_callback(

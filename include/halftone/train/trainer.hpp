@@ -90,9 +90,10 @@ class trainer : public detail::trainer_parts<Device, Model, Kind, Options> {
         if (ranks_->size() > 1) runner_.refuse_capture("trainer: steps of several ranks are not captured");
     }
     /// Trains until max_steps, the end of num_train_epochs, or stop(). Called again, it continues after a stop with the next step, after an
-    /// exception with the interrupted step, from its beginning. If the data also gives windows, it evaluates every
-    /// eval_steps. With a memory.budget it first calls fit_to_budget(). Throws out_of_memory, with what train() knows about
-    /// the request that failed.
+    /// exception with the interrupted step, from its beginning: layers' states, such as running statistics, and random draws are
+    /// those of then. If the data also gives windows, it evaluates every eval_steps. With a memory.budget it first calls
+    /// fit_to_budget(). Throws out_of_memory, with what train() knows about the request that failed; state_error after an
+    /// exception in the optimizer's update, which cannot be repeated, since parameters may have changed.
     template <training_data Data>
     training_result train(Data& data) {
         if constexpr (evaluation_data<Data>) {
@@ -154,6 +155,7 @@ class trainer : public detail::trainer_parts<Device, Model, Kind, Options> {
     template <class Data, class Evaluate>
     training_result train_and_evaluate(Data& data, const Evaluate& evaluate_now) {
         parts::count_steps(data);
+        parts::note_order(data);
         if (arguments().memory.budget != 0 && !budget()) fit_to_budget(data);
         const training_result r = train_steps(data, evaluate_now);
         if (history() != nullptr && rank() == 0) history()->dump(arguments().memory.history);

@@ -29,6 +29,8 @@ struct trainer_context {
     bool is_evaluating = false;      ///< the last pass was one of an evaluation
     std::string notes{};             ///< of this call of train(), for its result
     trainer_ranks* ranks = nullptr;  ///< that it has joined
+    std::string order{};             ///< what decides which rows a step has, for a checkpoint
+    bool is_restored = false;        ///< a state has been loaded since the last call of train(), with that order
 
     extent epoch_rows = 0;           ///< of an epoch of the data, in a run of num_train_epochs
     std::int64_t epoch_steps = 0;    ///< the same in steps; 0: the run has max_steps

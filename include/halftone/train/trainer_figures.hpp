@@ -112,7 +112,8 @@ class trainer_figures {
                 .token_seconds = total_.seconds,
                 .window_tokens = window_.tokens,
                 .window_seconds = window_.seconds,
-                .losses = step_->losses.state()};
+                .losses = step_->losses.state(),
+                .order = context_->order};
     }
     /// Restores them.
     void restore(const trainer_progress& p) {
@@ -120,6 +121,8 @@ class trainer_figures {
         context_->state.step = p.step;
         context_->state.seconds = p.seconds;
         context_->state.step_ms = p.step_ms;
+        context_->order = p.order;
+        context_->is_restored = true;
         window_steps_ = p.window_steps;
         total_ = {p.tokens, p.token_seconds};
         window_ = {p.window_tokens, p.window_seconds};

@@ -157,6 +157,18 @@ class trainer_parts {
         }
     }
 
+    /// Notes which rows the steps have. Throws argument_error if those of a run that has been restored were others.
+    template <class Data>
+    void note_order([[maybe_unused]] const Data& data) {
+        const std::string now = order_of(data), before = std::exchange(context_.order, now);
+        if (!std::exchange(context_.is_restored, false) || context_.state.step == 0 || before.empty() || now.empty() || before == now)
+            return;
+        context_.order = before;
+        context_.is_restored = true;
+        fail<argument_error>("trainer: the run that is resumed had ", before, ", and here are ", now, ": some rows would come twice, "
+                             "and others not at all; expected the same, or .resume_with = ht::program_arguments");
+    }
+
     trainer_context<Device, Model> context_;
     trainer_memory<Device, Model, Kind, Options> memory_;
     step_type step_;
@@ -170,6 +182,16 @@ class trainer_parts {
     bool is_by_epochs_ = arguments().max_steps < 0;
 
   private:
+    /// Which rows the steps of this run have; empty: random ones.
+    template <class Data>
+    std::string order_of([[maybe_unused]] const Data& data) const {
+        if constexpr (requires { requires Data::draws_at_random; }) {
+            if (context_.epoch_steps == 0) return {};
+        }
+        std::string text = sentence(context_.rows_of_step(), " rows a step");
+        if constexpr (requires { data.order_text(); }) text += " of " + data.order_text();
+        return text;
+    }
     static training_arguments checked(const training_arguments& a, const asked_optimizer<Options>& asked) {
         check_arguments(a, asked.options.lr);
         check_watching(a, step_type::watches);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include <halftone/train/loss_meter.hpp>
 
@@ -17,12 +18,16 @@ struct trainer_progress {
     double seconds = 0, step_ms = 0;
     double tokens = 0, token_seconds = 0, window_tokens = 0, window_seconds = 0;
     loss_meter_state losses{};
+    std::string order{};  ///< what decides which rows a step has: "8 rows a step of 32 samples, shuffled, seed 4"; empty: nothing
 
+    /// The rows of steps need not follow those that were there, since the program's arguments count.
+    void take_programs_order() { order.clear(); }
     /// Calls f(name, field) for each field, for a checkpoint (io/fields.hpp).
     static void visit_fields(auto& self, auto&& f) {
         f("step", self.step), f("window_steps", self.window_steps), f("seconds", self.seconds), f("step_ms", self.step_ms);
         f("tokens", self.tokens), f("token_seconds", self.token_seconds);
         f("window_tokens", self.window_tokens), f("window_seconds", self.window_seconds), f("losses", self.losses);
+        f("order", self.order);
     }
 };
 

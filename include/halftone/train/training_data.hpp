@@ -10,6 +10,10 @@
 /// If a batch and its micro-batches have `targets`, a view of std::int32_t, the loss is a mean over those that are not
 /// -100, and each micro-batch is weighted by its share of them (autodiff/engine/share.hpp); otherwise micro-batches
 /// are weighted by their rows, which are equally many except at the end of an epoch.
+///
+/// A run that is resumed goes on with the step's number, so that steps of other sizes, or data of another order, would give
+/// some rows twice and others not at all: train() refuses them. Data says what its order depends on by order_text(), a
+/// std::string, or that sample() draws rows at random, by `static constexpr bool draws_at_random = true`.
 #pragma once
 
 #include <concepts>

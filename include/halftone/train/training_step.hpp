@@ -18,6 +18,7 @@
 #include <halftone/scale/outlier_guard.hpp>
 #include <halftone/train/loss_meter.hpp>
 #include <halftone/train/scaled_loss.hpp>
+#include <halftone/train/step_beginning.hpp>
 #include <halftone/train/trainer_context.hpp>
 #include <halftone/train/trainer_optimizer.hpp>
 
@@ -46,10 +47,11 @@ class training_step {
           tape(*context.device),
           losses(*context.device, static_cast<std::size_t>(std::min<std::int64_t>(context.arguments.logging_steps, 4096))),
           context_(&context),
+          before_(*context.device, context.model->parameters()),
           rate_(asked.options.lr) {
         const training_arguments& a = context.arguments;
         tape.seed(a.seed);
-        if (a.max_steps > 0) set_schedule();
+        set_schedule();
         if (a.scaler.outlier_factor > 0) {
             guard.emplace(*context.device, outlier_options{.factor = a.scaler.outlier_factor,
                                                            .window = a.scaler.outlier_window,
@@ -62,7 +64,12 @@ class training_step {
     }
 
     /// Makes the optimizer's rate that of the arguments' schedule: after another optimizer or number of steps.
-    void set_schedule() { optimizer.base().set_schedule(schedule_of(context_->arguments, rate_)); }
+    /// A run whose number of steps is not known yet has the schedule of a long one, which a checkpoint's is compared with.
+    void set_schedule() {
+        schedule_options s = schedule_of(context_->arguments, rate_);
+        if (s.total_steps < 0) s.total_steps = std::int64_t{1} << 40;
+        optimizer.base().set_schedule(s);
+    }
     /// The optimizer's rate, which the schedule multiplies.
     double rate() const { return rate_; }
 
@@ -122,9 +129,30 @@ class training_step {
         drop();
         tape.restore(draws);
     }
+    /// A step begins: everything that it changes before its end is kept, until end() or drop().
+    void begin() {
+        if (is_updating_)
+            fail<state_error>("trainer: an exception has ended the update of step ", context_->state.step + 1,
+                              ", and some of the parameters have changed; make the model and the trainer again, and resume from a "
+                              "checkpoint");
+        before_.keep(tape.graph().random, guard ? &*guard : nullptr);
+    }
+    void end() { before_.forget(); }
+    /// After an exception: brings back what begin() kept. If the device cannot do that, drop() tries it again.
+    void take_back() noexcept {
+        try {
+            before_.take_back(tape.graph().random);
+        } catch (const std::exception&) {  // the error at hand matters more
+        }
+    }
+    /// Whether an exception has ended the update, so that parameters may have changed and the step cannot be repeated.
+    bool is_updating() const { return is_updating_; }
+    /// The update had no effect: it was being captured.
+    void forget_update() { is_updating_ = false; }
     /// Cleans up after a step that ended with an exception.
     void drop() {
         tape.clear();
+        before_.take_back(tape.graph().random);
         accumulator.discard();
         losses.discard();
         if (guard) guard->discard();
@@ -194,7 +222,9 @@ class training_step {
         const range here(context_->listener, optimizer.base().name(), pass::update);
         if (context_->listener != nullptr && context_->listener->wants_work())
             context_->listener->work(optimizer.work(context_->device->memory().usage(), context_->model->parameters()));
+        is_updating_ = true;
         [[maybe_unused]] const auto outcome = optimizer.visit([&](auto& o) { return o.step(gradients); });
+        is_updating_ = false;
         if constexpr (watches) {
             if (finder_) finder_->end_step(outcome);
         }
@@ -202,7 +232,9 @@ class training_step {
     }
 
     context_type* context_;
+    step_beginning<Device> before_;
     std::conditional_t<watches, std::optional<overflow_finder<Device>>, no_finder> finder_{};
+    bool is_updating_ = false;
     double rate_;
     const char* part_ = nullptr;
 };

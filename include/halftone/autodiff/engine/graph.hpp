@@ -183,6 +183,12 @@ class graph {
         bool before_;
     };
 
+    /// Whether a checkpoint computes operations again, whose effects beside their results, such as on running statistics,
+    /// have been had in the forward pass.
+    bool is_recomputing() const { return is_recomputing_; }
+    /// Sets it; returns what it was.
+    bool set_recomputing(bool now) noexcept { return std::exchange(is_recomputing_, now); }
+
     /// Drops all records and begins a new pass.
     void clear() noexcept;
     std::size_t records() const { return records_.size(); }
@@ -286,7 +292,7 @@ class graph {
     std::vector<record> records_;
     record_memory memory_;
     void* tape_ = nullptr;  // of the backward pass that runs, or ran last
-    bool is_recording_ = true, runs_backward_ = false;
+    bool is_recording_ = true, runs_backward_ = false, is_recomputing_ = false;
     std::vector<list_layer> list_layers_;  // of this pass, in the order in which they began
     int open_ = -1;                        // the innermost one that has not ended
     struct {

@@ -73,6 +73,16 @@ class random_draws {
     random_state state(memory_resource& memory) const;
     void restore(memory_resource& memory, const random_state& s);
 
+    /// The device's memory of seed and pass, which is all that a pass changes; nullptr before the first draw.
+    std::byte* memory() const { return record_.data(); }
+    static constexpr std::size_t memory_bytes = sizeof(kernel::random_record);
+    /// The next pass is a first one again: to be called when the memory has been given an earlier content, or, if there was
+    /// none then (`had_drawn`), for the pass that drew first.
+    void repeat(memory_resource& memory, bool had_drawn) {
+        pass_ = none;
+        if (!had_drawn && record_.data() != nullptr) write(memory);
+    }
+
     /// The number of draws so far in the pass; recomputation goes back to an earlier number.
     std::uint32_t drawn(std::int64_t pass) const { return pass == pass_ ? number_ : 0; }
     void go_back(std::uint32_t drawn) { number_ = drawn; }

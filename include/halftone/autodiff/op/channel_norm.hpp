@@ -170,8 +170,10 @@ variable<Y, 4> batch_normalised(Context&& context, const variable<X, 4>& x, cons
                                 const Running& running_var, const Gain& gain, const Bias& bias,
                                 const batch_norm_options& options) {
     const kernel::channel_sets sets = batch_sets(x.shape());
-    auto* const of_mean = running_memory(running_mean, sets.channels);
-    auto* const of_var = running_memory(running_var, sets.channels);
+    auto* of_mean = running_memory(running_mean, sets.channels);
+    auto* of_var = running_memory(running_var, sets.channels);
+    // A checkpoint has updated them in its first pass.
+    if (options.training && context.root().graph().is_recomputing()) of_mean = nullptr, of_var = nullptr;
     return normalise_channels<op::batch_norm, Where, Y>(
         context, x, sets, !options.training, options.eps, gain, bias, [&](auto& device, auto* mean, auto* rstd) {
             batch_statistics(device, sets, as_const(x.view()).data(), of_mean, of_var, options, mean, rstd);

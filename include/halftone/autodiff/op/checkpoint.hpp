@@ -8,7 +8,10 @@
 /// A block's activations exist only during the block's own forward and backward pass. The cost is a second forward pass
 /// of the block. Checkpoints may be nested.
 ///
-/// Numeric contract: values and gradients have the same bits as without checkpoints; dropout drops the same elements.
+/// Numeric contract: values and gradients have the same bits as without checkpoints; dropout drops the same elements. What a
+/// forward pass changes beside its result is changed once: running statistics of batch norm by the first pass, and amaxes of
+/// delayed scaling have the same value after the second one. A function with other effects, such as a counter or a statistic
+/// of its own, asks ht::is_recomputing(ctx) for them.
 #pragma once
 
 #include <tuple>
@@ -22,7 +25,7 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// While an object of this class exists, a tape's hook knows that operations are recomputed.
+/// While an object of this class exists, a tape and its hook know that operations are recomputed.
 template <class Root>
 class recomputation {
   public:
@@ -33,6 +36,7 @@ class recomputation {
 
   private:
     void tell(bool now) {
+        root_->graph().set_recomputing(now);
         if constexpr (hooked<Root>) root_->hook().recompute(now);
     }
     Root* root_;
@@ -123,6 +127,14 @@ void record_checkpoint(Root& root, Context& context, std::remove_reference_t<Fun
 }
 
 }  // namespace detail
+
+/// Whether a checkpoint calls a function for the second time: in the backward pass, to have its values again. What the
+/// function changes beside its result (a counter, a statistic) it has changed in the forward pass, and does not change now.
+template <class Context>
+    requires requires(Context& context) { context.root(); }
+bool is_recomputing(Context&& ctx) {
+    return ctx.root().graph().is_recomputing();
+}
 
 /// y = f(ctx, x…), a variable. No value that f computes is stored for the backward pass, which calls f again. f must
 /// return the same result for the same arguments. It is a layer, which must outlive the backward pass, or a temporary

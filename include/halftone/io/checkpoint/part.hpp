@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <halftone/io/checkpoint/optimizer_terms.hpp>
 #include <halftone/io/checkpoint/policy_stamp.hpp>
 #include <halftone/io/fields.hpp>
 #include <halftone/io/weights.hpp>
@@ -46,7 +47,8 @@ struct part_tensor {
 /// What a load may do, and what it has done in addition.
 struct load_request {
     policy_change policy = policy_change::refuse;
-    std::vector<std::string> notes;  ///< what was converted, in words
+    resume_arguments arguments = resume_arguments::saved;
+    std::vector<std::string> notes{};  ///< what was converted, in words
     bool converts() const { return policy == policy_change::convert; }
 };
 
@@ -153,9 +155,12 @@ checkpoint_part state_part(T& value, std::string name) {
     p.name = name;
     p.state = [&value] { return to_json(value.state()); };
     if constexpr (requires { T::is_of_first_rank; }) p.is_of_first_rank = T::is_of_first_rank;
-    p.prepare = [&value, name](const nlohmann::json& saved, load_request&) -> undoable {
+    p.prepare = [&value, name](const nlohmann::json& saved, load_request& request) -> undoable {
         state s{};
         from_json(saved, s, "checkpoint: the state of the " + name);
+        if constexpr (requires { s.take_programs_order(); }) {
+            if (request.arguments == resume_arguments::program) s.take_programs_order();
+        }
         return {[&value, s] { value.load(s); }, [&value, before = value.state()] { value.load(before); }};
     };
     return p;
@@ -204,19 +209,37 @@ struct position_of {
     }
 };
 
+/// Compares what the optimizer was made with; under program_arguments also makes the rate of the saved state the program's.
+template <class Optimizer, class State>
+void settle_terms(const Optimizer& optimizer, const nlohmann::json& saved, State& state, load_request& request) {
+    if (!saved.contains("made_with")) fail<checkpoint_error>("checkpoint: the state of the optimizer has no made_with");
+    const name_list differing = differing_terms(saved["made_with"], terms_of(optimizer));
+    if (request.arguments == resume_arguments::saved) {
+        if (differing.count == 0) return;
+        fail<checkpoint_error>("checkpoint: the optimizer was made with other arguments: ", differing.all(),
+                               "; give the program the checkpoint's, or load it with .resume_with = ht::program_arguments");
+    }
+    if (differing.count != 0) request.notes.push_back("the program's arguments: " + differing.all());
+    if constexpr (requires { state.lr; }) state.lr = optimizer.state().lr;
+}
+
 template <class Optimizer>
 checkpoint_part optimizer_part(Optimizer& optimizer, store& parameters) {
     checkpoint_part p = state_part(optimizer, "optimizer");
     p.state = [&optimizer, inner = p.state] {
         nlohmann::json j = inner();
         j["kind"] = optimizer.name();
+        j["made_with"] = terms_of(optimizer);
         return j;
     };
-    p.prepare = [&optimizer, inner = p.prepare](const nlohmann::json& saved, load_request& request) {
+    p.prepare = [&optimizer](const nlohmann::json& saved, load_request& request) -> undoable {
         const std::string there = saved.is_object() ? saved.value("kind", std::string()) : std::string();
         if (there != optimizer.name())
             fail<checkpoint_error>("checkpoint: the optimizer was ", shown(there), " there, and is ", optimizer.name(), " here");
-        return inner(saved, request);
+        auto s = decltype(optimizer.state()){};
+        from_json(saved, s, "checkpoint: the state of the optimizer");
+        settle_terms(optimizer, saved, s, request);
+        return {[&optimizer, s] { optimizer.load(s); }, [&optimizer, before = optimizer.state()] { optimizer.load(before); }};
     };
     optimizer.visit_slabs([&](const optimizer_slab& s) {
         part_tensor t{.name = s.name + "." + parameters.entries()[s.entry].path, .shape = s.shape};

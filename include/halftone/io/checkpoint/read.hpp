@@ -107,10 +107,10 @@ inline void apply_changes(const std::filesystem::path& path, const std::vector<u
 /// Loads a checkpoint into the parts: all of them or none; also one that several ranks have written. Throws io_error and
 /// checkpoint_error.
 inline checkpoint_info read_checkpoint(const std::filesystem::path& path, std::vector<checkpoint_part>& parts,
-                                       policy_change policy) {
+                                       policy_change policy, resume_arguments arguments = resume_arguments::saved) {
     const nlohmann::json manifest = read_manifest(path);
     checkpoint_info info = info_of(path, manifest);
-    load_request request{policy, {}};
+    load_request request{policy, arguments};
     const std::vector<undoable> changes = prepare_parts(path, manifest, parts, 0, 1, request);
     const bool is_sharded = shard_files::ranks_of(path, manifest) > 1;
     std::vector<loaded_file> files;
