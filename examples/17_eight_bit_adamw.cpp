@@ -56,11 +56,13 @@ struct moment {
         for (std::size_t i = 0; i < codes.size(); ++i) values.push_back(map[codes[i]] * absmax[i / block]);
         return values;
     }
-    void write(const std::vector<float>& values) {
+    /// Numbers that are not 0 get at least the code `least`.
+    void write(const std::vector<float>& values, unsigned char least = 0) {
         codes.resize(values.size()), absmax.assign((values.size() + block - 1) / block, 0.0f);
         for (std::size_t i = 0; i < values.size(); ++i) absmax[i / block] = std::max(absmax[i / block], std::fabs(values[i]));
         for (std::size_t i = 0; i < values.size(); ++i)
-            codes[i] = nearest(map, absmax[i / block] > 0 ? values[i] / absmax[i / block] : 0);
+            codes[i] = std::max(nearest(map, absmax[i / block] > 0 ? values[i] / absmax[i / block] : 0),
+                                values[i] == 0 ? static_cast<unsigned char>(0) : least);
     }
 };
 
@@ -115,7 +117,8 @@ void lesson(auto& device) {
             // The parameter moves by the new moments, before they are rounded.
             weights[i] = static_cast<float>(static_cast<double>(weights[i]) * (1 - lr * decay) - lr * mean / (root + epsilon));
         }
-        first.write(m), second.write(v);
+        // A step divides by the second moment's root, so that it must not become 0 beside a first moment that does not.
+        first.write(m), second.write(v, 1);
         optimizer.step(grads);
     }
     // Prints: step 1: loss 1

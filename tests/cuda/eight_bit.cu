@@ -7,6 +7,7 @@
 #include <halftone/kernel/optimizer_step/eight_bit/device.hpp>
 
 #include "cuda/device.cuh"
+#include "kernel/optimizer_step/eight_bit_bound_checks.hpp"
 #include "kernel/optimizer_step/eight_bit_rules_checks.hpp"
 
 namespace {
@@ -17,6 +18,12 @@ TEST_CASE("8-bit state on cuda: a step equals its definition, every number has t
     support::waiting_cuda device;
     equals_definition<slabs<float, ht::bfloat16, float>>(device);
     finds_nearest_codes(device);
+}
+
+TEST_CASE("8-bit state on cuda: a weight with rare gradients moves as in AdamW; steps are bounded by those of unrounded moments") {
+    support::waiting_cuda device;
+    rare_gradients_stay_bounded(device);
+    steps_are_bounded(device, (1 << 20) + 77, 1);
 }
 
 TEST_CASE("8-bit state on cuda: a step of each rule has the bits of its step with floats, and the nearest codes") {

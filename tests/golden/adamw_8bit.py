@@ -56,13 +56,17 @@ def nearest(numbers, x):
     return np.where(x < 0, zero - negative, zero + rank)
 
 
-def quantize(numbers, m):
+def quantize(numbers, m, first=None):
+    """The codes and largest magnitudes of moments; a second moment has the code of 0 only if the first one is 0 as well, unlike
+    bitsandbytes' on a GPU."""
     codes, absmax = np.zeros(len(m), dtype=int), []
     for begin in range(0, len(m), BLOCK):
         part = m[begin:begin + BLOCK]
         most = np.abs(part).max()
         absmax.append(most)
         codes[begin:begin + BLOCK] = nearest(numbers, part / (most if most > 0 else part.dtype.type(1)))
+    if first is not None:
+        codes = np.maximum(codes, (m != 0) | (first != 0))
     return codes, np.array(absmax)
 
 
@@ -113,7 +117,7 @@ def run(step, dtype):
         m, v = (dequantize(n, c, a) for n, c, a in zip(MAPS, codes, absmax))
         w, m, v = step(w, gradient(t).astype(dtype), m, v, t)
         assert w.dtype == m.dtype == v.dtype == dtype
-        codes, absmax = zip(*(quantize(n, x) for n, x in zip(MAPS, (m, v))))
+        codes, absmax = zip(quantize(MAPS[0], m), quantize(MAPS[1], v, m))
         for c in codes:
             for byte in c:
                 digest = (digest ^ int(byte)) * 0x100000001b3 % 2**64

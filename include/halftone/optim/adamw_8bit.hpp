@@ -11,9 +11,14 @@
 /// For each block of 256 consecutive elements of a parameter, the largest magnitude of its moments is stored as a
 /// float, and each moment as a code: that of the value of the dynamic map nearest to moment / largest magnitude
 /// (kernel/optimizer_step/eight_bit/). The first moment uses the signed map, the second the unsigned one. There is no
-/// random rounding. Parameters of fewer than `min_8bit_size` elements (biases, norms), and tables with a sparse
-/// gradient, have moments in the policy's `state` type, and the same bits as with ht::adamw; for the other parameters
-/// `state` is ignored.
+/// random rounding. The second moment never becomes 0 by rounding: where it is below 1.6e-7 of the block's largest it is
+/// stored as 3.25e-7 of that, unless it and the first moment are 0, so that no step is lr * m / epsilon. The first moment is
+/// stored as at most twice itself, or 5.5e-7 of the block's largest, and the second as at least 0.534 of itself: the part of
+/// the next step that stored moments contribute, lr * m / sqrt(v), is at most 2.74 times that of the moments before they were
+/// rounded, or 0.00097 lr times the quotient of the block's largest m and the root of its largest v.
+///
+/// Parameters of fewer than `min_8bit_size` elements (biases, norms), and tables with a sparse gradient, have moments in
+/// the policy's `state` type, and the same bits as with ht::adamw; for the other parameters `state` is ignored.
 ///
 /// Otherwise a step is that of ht::adamw: scaled gradients, clipping, skipped steps (which leave all codes unchanged),
 /// groups, frozen parameters, split masters, the average of parameters, step counts. The parameter is updated with the

@@ -6,6 +6,7 @@
 #include <halftone/kernel/optimizer_step/eight_bit/cpu.hpp>
 #include <halftone/kernel/optimizer_step/eight_bit/device.hpp>
 
+#include "kernel/optimizer_step/eight_bit_bound_checks.hpp"
 #include "kernel/optimizer_step/eight_bit_golden.hpp"
 #include "kernel/optimizer_step/eight_bit_rules_checks.hpp"
 
@@ -25,6 +26,17 @@ TEST_CASE("8-bit state on a GPU: a step equals its definition, and codes of 100 
 TEST_CASE("8-bit state on a GPU: a number has the code of the nearest one in the map") {
     emulator::device device;
     finds_nearest_codes(device);
+}
+
+TEST_CASE("8-bit state on a GPU: a weight with rare gradients moves as in AdamW; steps are bounded by those of unrounded moments") {
+    emulator::device device;
+    rare_gradients_stay_bounded(device);
+    steps_are_bounded(device, 20077, 1);
+}
+
+TEST_CASE("8-bit state on a GPU: steps are bounded by those of unrounded moments, on a million elements" * doctest::skip()) {
+    emulator::device device;
+    steps_are_bounded(device, 1 << 20, 2);
 }
 
 TEST_CASE("8-bit state on a GPU: a step of each rule has the bits of its step with floats, and the nearest codes") {

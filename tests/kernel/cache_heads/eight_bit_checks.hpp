@@ -120,6 +120,7 @@ void check_bound(Device& device, const std::vector<T>& x) {
         const double bound = scale * (0.5 + 128 * 0x1p-24) + 127 * 0x1p-149 + std::fabs(value) * (unit + 0x1p-24) * 1.01 + least;
         CAPTURE(before);
         CAPTURE(value);
+        CHECK(std::isfinite(value));  // an infinity would make the bound infinite, too
         CHECK(std::fabs(value - before) <= bound);
     }
 }
@@ -137,6 +138,11 @@ void within_bounds(Device& device) {
     check_bound<float>(device, {0x1p-126f, 0x1.8p-127f, -0x1p-130f, tiny});
     check_bound<float>(device, {190 * tiny, -100 * tiny, tiny});
     check_bound<float>(device, {63 * tiny, -40 * tiny, tiny});
+    // 127 scales of the largest number are finite.
+    for (const float x : {most, std::nextafterf(most, 0.0f), most / 128 * 127}) check_bound<float>(device, {x, -x, 1});
+    for (const float x : {0x1.fep127f, 0x1p127f})
+        check_bound<ht::bfloat16>(device, {ht::bfloat16(x), ht::bfloat16(-x), ht::bfloat16(1.0f)});
+    check_bound<ht::float16>(device, {ht::float16(65504.0f), ht::float16(-65504.0f), ht::float16(1.0f)});
     // What is a code is its own value: 127 scales are the largest.
     CHECK(stored<float>(device, {127, -127, 64, -1, 0, 0.5f, 1.5f, -2.5f}) == std::vector<float>{127, -127, 64, -1, 0, 0, 2, -2});
     CHECK(stored<float>(device, {0, -0.0f, 0}) == std::vector<float>{0, 0, 0});

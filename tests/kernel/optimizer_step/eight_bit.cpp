@@ -4,6 +4,7 @@
 /// step's tests.
 #include <halftone/kernel/optimizer_step/eight_bit/cpu.hpp>
 
+#include "kernel/optimizer_step/eight_bit_bound_checks.hpp"
 #include "kernel/optimizer_step/eight_bit_golden.hpp"
 #include "kernel/optimizer_step/eight_bit_rules_checks.hpp"
 #include "support/each_set.hpp"
@@ -103,6 +104,27 @@ void arithmetic_finds_the_codes_of_the_tables() {
 TEST_CASE("8-bit state: codes by arithmetic are those of the tables") {
     arithmetic_finds_the_codes_of_the_tables<true>();
     arithmetic_finds_the_codes_of_the_tables<false>();
+}
+
+TEST_CASE("8-bit state: a weight with rare gradients moves as in AdamW") {
+    on_each_set([](ht::cpu& device, ht::isa) { rare_gradients_stay_bounded(device); });
+}
+
+TEST_CASE("8-bit state: a layer with rare features is trained as with AdamW") {
+    ht::cpu device{{.threads = 1}};
+    const trained_layer eight = train_with_rare_features(device, true, 2000), floats = train_with_rare_features(device, false, 2000);
+    CHECK(eight.largest() < 1.1 * floats.largest());
+    CHECK(eight.loss < 2 * floats.loss);
+}
+
+TEST_CASE("8-bit state: steps are bounded by those of unrounded moments, on a million elements") {
+    on_each_set([](ht::cpu& device, ht::isa) { steps_are_bounded(device, (1 << 20) + 77, 1); });
+}
+
+TEST_CASE("8-bit state: steps are bounded by those of unrounded moments, on 64 million elements" * doctest::skip()) {
+    on_each_set([](ht::cpu& device, ht::isa) {
+        for (std::uint64_t seed = 2; seed < 66; ++seed) steps_are_bounded(device, (1 << 20) + 77, seed);
+    });
 }
 
 TEST_CASE("8-bit state: codes and parameters of 100 steps are those of the golden file") {

@@ -151,8 +151,11 @@ void equals_definition(Device& device) {
                     const double most = static_cast<double>(s.absmax[k][i / 256]);
                     const double x = most == 0 ? 0 : m[k][j] / most;
                     const double off = most == 0 ? 0 : error[k] / most + support::gamma(2) * std::fabs(x);
-                    coded = coded && s.codes[k][i] >= ht::reference::nearest_code(map[k], x - off) &&
-                            s.codes[k][i] <= ht::reference::nearest_code(map[k], x + off);
+                    const auto code = [&](double at) {
+                        return k == 0 ? ht::reference::nearest_code(map[0], at)
+                                      : ht::reference::second_moment_code(map[1], at, m[0][j] == 0 && m[1][j] == 0);
+                    };
+                    coded = coded && s.codes[k][i] >= code(x - off) && s.codes[k][i] <= code(x + off);
                 }
                 const double update = std::fabs(w[j] - w0[j] * (1 - 0.01 * 0.1)), size = 0.01 / correction1;
                 const double denominator = std::sqrt(m[1][j] / correction2) + 1e-6;
@@ -280,7 +283,7 @@ void finds_nearest_codes(Device& device) {
     for (extent i = 0; i < n; ++i) {
         const float v = s.gradient[i], square = v * v;
         wrong += s.codes[0][i] == ht::reference::nearest_code(with_sign, static_cast<double>(v)) ? 0 : 1;
-        wrong += s.codes[1][i] == ht::reference::nearest_code(without_sign, static_cast<double>(square)) ? 0 : 1;
+        wrong += s.codes[1][i] == ht::reference::second_moment_code(without_sign, static_cast<double>(square), v == 0) ? 0 : 1;
     }
     CHECK(wrong == 0);
     for (extent block = 0; block < s.absmax[0].size(); ++block) CHECK(s.absmax[0][block] == 1);

@@ -7,7 +7,8 @@
 ///
 /// Numeric contract, for the vector x of one head and token, in float:
 ///
-///     scale = amax / 127                    amax: the largest |x|; NaN if an element is not finite
+///     scale = amax / 127                    amax: the largest |x|; NaN if an element is not finite; at most 0x1.020406p121,
+///                                           so that 127 scales of the largest float are not infinite
 ///     code  = x / scale, rounded to the nearest integer, ties to even, within -127 to 127; 0 if the scale is 0 or NaN
 ///     value = scale code, rounded to T
 ///
@@ -82,9 +83,13 @@ void check_eight_bit_heads(const dequantize_heads_arguments<T>& a) {
 /// The largest code.
 inline constexpr float most_code = 127.0f;
 
-/// The scale of a vector whose largest magnitude is amax; infinity or NaN if an element is not finite.
+/// The largest scale: 127 of the next larger float are more than the largest float.
+inline constexpr float most_scale = 0x1.020406p121f;
+
+/// The scale of a vector whose largest magnitude is amax; NaN if an element is not finite.
 HALFTONE_HD HALFTONE_INLINE float scale_of_heads(float amax) {
-    return is_finite(amax) ? amax / most_code : halftone::detail::bit_cast<float>(0x7fc00000u);
+    const float scale = amax / most_code, bounded = scale < most_scale ? scale : most_scale;
+    return is_finite(amax) ? bounded : halftone::detail::bit_cast<float>(0x7fc00000u);
 }
 
 }  // namespace kernel

@@ -24,10 +24,28 @@ HALFTONE_INLINE void read_block(const Codec& codec, const std::uint8_t* codes, f
     });
 }
 
+/// Leaves codes as they are.
+struct any_code {
+    template <class... Count>
+    HALFTONE_INLINE words raised(extent, words codes, Count...) const {
+        return codes;
+    }
+};
+/// Raises the code of 0 to 1 where the second moment that is rounded, or the first moment beside it, is not 0.
+struct not_zero_code {
+    const float *first, *second;
+    template <class... Count>
+    HALFTONE_INLINE words raised(extent i, words codes, Count... n) const {
+        const words either = (words_of(load(first + i, n...)) | words_of(load(second + i, n...))) & 0x7fffffffu;
+        return larger_word(codes, smaller_word(either, words_of(1)));
+    }
+};
+
 /// Rounds the moments of a whole block to codes. In each turn a vector's codes are found, the next one's decades and a
 /// third one's quotients, so that processors with few waiting instructions do not wait for results.
-template <class Codec, class Ahead>
-HALFTONE_INLINE void write_whole_block(const Codec& codec, const float* from, f32 divisor, std::uint8_t* codes, const Ahead& ahead) {
+template <class Codec, class Least, class Ahead>
+HALFTONE_INLINE void write_whole_block(const Codec& codec, const Least& least, const float* from, f32 divisor, std::uint8_t* codes,
+                                       const Ahead& ahead) {
     constexpr extent lanes = f32::lanes, vectors = kernel::eight_bit_block / lanes;
     const auto quotient = [&](extent i) __attribute__((always_inline)) { return load(from + i % vectors * lanes) / divisor; };
     f32 now = quotient(0), next = quotient(1);
@@ -36,7 +54,7 @@ HALFTONE_INLINE void write_whole_block(const Codec& codec, const float* from, f3
         ahead(i * lanes);
         const f32 after = quotient(i + 2);
         const words next_decades = codec.decades(next);
-        store_eight_bit(codes + i * lanes, codec.codes(now, decades));
+        store_eight_bit(codes + i * lanes, least.raised(i * lanes, codec.codes(now, decades)));
         now = next, next = after, decades = next_decades;
     }
 }
@@ -61,16 +79,17 @@ HALFTONE_INLINE float absmax_of_block(const float* from) {
 }
 
 /// Rounds one block of moments to codes; returns their largest magnitude.
-template <class Codec, class Ahead>
-HALFTONE_INLINE float write_block(const Codec& codec, const float* from, extent count, std::uint8_t* codes, const Ahead& ahead) {
+template <class Codec, class Least, class Ahead>
+HALFTONE_INLINE float write_block(const Codec& codec, const Least& least, const float* from, extent count, std::uint8_t* codes,
+                                  const Ahead& ahead) {
     const float absmax = count == kernel::eight_bit_block ? absmax_of_block(from) : absmax_of(from, count);
     const f32 divisor = splat(absmax > 0 ? absmax : 1.0f);
     if (count == kernel::eight_bit_block) {
-        write_whole_block(codec, from, divisor, codes, ahead);
+        write_whole_block(codec, least, from, divisor, codes, ahead);
         return absmax;
     }
     for_vectors(count, [&](extent i, int, auto n) __attribute__((always_inline)) {
-        store_eight_bit(codes + i, codec.codes(load(from + i, n) / divisor), lanes_of(n));
+        store_eight_bit(codes + i, least.raised(i, codec.codes(load(from + i, n) / divisor), n), lanes_of(n));
     });
     return absmax;
 }
@@ -120,7 +139,11 @@ void eight_bit_step_elements(extent count, Param* master, Copy* copy, const Accu
                 if constexpr (k == 0) prefetch(gradient + first + at_once + i, 1);
                 if constexpr (k == Rule::moments - 1) prefetch(master + first + at_once + i, 1);
             };
-            absmax[k][first / block] = write_block(codec, m, n, codes[k] + first, ahead);
+            const auto least = [&] {
+                if constexpr (kernel::moment_divides<Rule>(k)) return not_zero_code{held[0] + (first - begin), m};
+                else return any_code{};
+            }();
+            absmax[k][first / block] = write_block(codec, least, m, n, codes[k] + first, ahead);
         });
     };
     for (extent begin = 0; begin < count; begin += at_once) {

@@ -111,7 +111,11 @@ struct eight_bit_step_kernel {
             HALFTONE_UNROLL for (int r = 0; r < runs; ++r) {
                 const extent i = run_of(simt, b, r);
                 vec<std::uint8_t, n> code;
-                HALFTONE_UNROLL for (int e = 0; e < n; ++e) code[e] = code_of(simt, map, m[r][k][e] / divisor);
+                HALFTONE_UNROLL for (int e = 0; e < n; ++e) {
+                    code[e] = code_of(simt, map, m[r][k][e] / divisor);
+                    const bool is_zero = m[r][0][e] == 0 && m[r][k][e] == 0;
+                    if (moment_divides<Rule>(k) && code[e] == 0 && !is_zero) code[e] = 1;
+                }
                 store_run<Access>(simt, codes[k], i, elements_of_run(i), code);
             }
             if (simt.lane() == 0) simt.store(absmax[k], b, largest);

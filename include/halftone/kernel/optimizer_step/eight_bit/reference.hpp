@@ -47,6 +47,11 @@ inline std::uint8_t nearest_code(const std::vector<double>& map, double x) {
     return static_cast<std::uint8_t>(best);
 }
 
+/// The code of a second moment: that of the smallest positive value where 0 is nearer, unless the second and the first moment are 0.
+inline std::uint8_t second_moment_code(const std::vector<double>& map, double x, bool is_zero) {
+    return std::max(nearest_code(map, x), static_cast<std::uint8_t>(is_zero ? 0 : 1));
+}
+
 /// Moments in 8 bits: a code for each, and an absmax (largest magnitude) for every 256 of them.
 struct eight_bit_moment {
     view<std::uint8_t, 1> codes;
@@ -58,15 +63,19 @@ struct eight_bit_moment {
         for (extent i = 0; i < codes.size(); ++i) m.push_back(map[codes(i)] * static_cast<double>(absmax(i / 256)));
         return m;
     }
-    /// Stores values: the largest magnitude of each block, and the nearest code of each value.
-    void write(const std::vector<double>& map, const std::vector<double>& m) const {
+    /// Stores values: the largest magnitude of each block, and the nearest code of each value; beside `first`, the first moments, the
+    /// codes of second moments.
+    void write(const std::vector<double>& map, const std::vector<double>& m, const std::vector<double>* first = nullptr) const {
         for (extent block = 0; block < absmax.size(); ++block) {
             const extent begin = block * 256, end = std::min(begin + 256, codes.size());
             double most = 0;
             for (extent i = begin; i < end; ++i) most = std::max(most, std::fabs(m[static_cast<std::size_t>(i)]));
             absmax(block) = static_cast<float>(most);
-            for (extent i = begin; i < end; ++i)
-                codes(i) = nearest_code(map, most == 0 ? 0 : m[static_cast<std::size_t>(i)] / most);
+            for (extent i = begin; i < end; ++i) {
+                const auto j = static_cast<std::size_t>(i);
+                const double x = most == 0 ? 0 : m[j] / most;
+                codes(i) = first == nullptr ? nearest_code(map, x) : second_moment_code(map, x, m[j] == 0 && (*first)[j] == 0);
+            }
         }
     }
 };
@@ -91,7 +100,7 @@ void adamw_8bit(const view<W, 1>& weights, const view<G, 1>& gradients, const ei
     std::vector<double> m = first.read(with_sign), v = second.read(without_sign);
     adamw(weights, gradients, detail::flat_view(m), detail::flat_view(v), r, lr, weight_decay, t, factors);
     first.write(with_sign, m);
-    second.write(without_sign, v);
+    second.write(without_sign, v, &m);
 }
 
 /// A step of Lion (reference::lion) with its momentum in 8 bits.
