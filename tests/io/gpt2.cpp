@@ -161,6 +161,8 @@ TEST_CASE("gpt2: a configuration of another model, or of what halftone does not 
     CHECK(message_of([&] { ht::read_gpt2_config(file); }).ends_with("model_type is not \"gpt2\""));
     std::ofstream(file) << "{";
     CHECK(message_of([&] { ht::read_gpt2_config(file); }).find("is not valid JSON") != std::string::npos);
+    std::ofstream(file) << "{\"model_type\": \"gpt2\"}" << '\0' << 'x';
+    CHECK(message_of([&] { ht::read_gpt2_config(file); }).find("is not valid JSON: a byte of 0 at") != std::string::npos);
     CHECK_THROWS_AS(ht::read_gpt2_config(folder.path() / "none.json"), ht::io_error);
 }
 

@@ -117,6 +117,9 @@ TEST_CASE("safetensors: malformed files are refused") {
         {" " + one, 8, "the header does not begin with '{'"},
         {"{", 0, "is not valid JSON"},
         {one + "x", 8, "is not valid JSON"},
+        {one + std::string("\0x", 2), 8, "is not valid JSON: a byte of 0 at"},
+        {one + std::string("\0", 1), 8, "is not valid JSON: a byte of 0 at"},
+        {std::string("{\"\0\":1}", 7), 0, "is not valid JSON: a byte of 0 at 2 of 7 bytes"},
         {std::string("{\"\xff\":1}"), 0, "is not valid JSON"},  // not UTF-8
         {"{\"a\":" + std::string(100000, '[') + "}", 0, "nested more than 4 deep"},
         {R"({"a":1})", 0, "'a' is not described by an object"},

@@ -176,6 +176,8 @@ TEST_CASE("weights: an index is checked") {
     };
     refused("[]", ": an index is an object with a weight_map");
     refused("{\"weight_map\": {}}", ": the index names no tensor");
+    refused(good + std::string("\0x", 2), (" is not valid JSON: a byte of 0 at " + std::to_string(good.size()) + " of " +
+                                            std::to_string(good.size() + 2) + " bytes").c_str());
     refused("{\"weight_map\": {\"a\": 1}}", ": 'a' is not mapped to a file's name");
     refused("{\"weight_map\": {\"a\": \"../m.safetensors\"}}", ": '../m.safetensors' is not the name of a file beside the index");
     refused("{\"weight_map\": {\"a\": \"m\", \"a\": \"m\"}}", " has the name 'a' twice");

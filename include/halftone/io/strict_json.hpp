@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Reads JSON from files that may be damaged or hostile: refuses names that occur twice in an object (nlohmann-json
-/// would silently keep the last), deep nesting, text that is not UTF-8, and anything after the value.
+/// would silently keep the last), deep nesting, text that is not UTF-8, and anything after the value, also behind a byte of 0, which
+/// ends the text for nlohmann-json.
 ///
 ///     const nlohmann::ordered_json j = detail::parse_json<safetensors_error>("model.safetensors: its header", text);
 #pragma once
@@ -33,6 +34,8 @@ inline std::string shown(std::string_view text) {
 template <class Error>
 nlohmann::json parse_json(const std::string& what, std::string_view text, int most_depth = 16) {
     using json = nlohmann::json;
+    if (const auto zero = text.find('\0'); zero != text.npos)
+        fail<Error>(what, " is not valid JSON: a byte of 0 at ", zero, " of ", text.size(), " bytes");
     std::vector<std::set<std::string>> names;
     const auto check = [&](int depth, json::parse_event_t event, json& parsed) {
         if (depth > most_depth) fail<Error>(what, " has values nested more than ", most_depth, " deep");

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 
 #include <nlohmann/json.hpp>
@@ -30,7 +31,9 @@ inline nlohmann::ordered_json peaks_json(const machine_peaks& p) {
 /// file that cannot be read, or without positive rates of fp32 and bytes.
 inline machine_peaks read_peaks(const std::filesystem::path& file) {
     std::ifstream in(file);
-    const auto j = nlohmann::json::parse(in, nullptr, false);
+    const std::string text(std::istreambuf_iterator<char>(in), {});
+    const bool is_text = text.find('\0') == text.npos;  // where nlohmann-json would end
+    const auto j = is_text ? nlohmann::json::parse(text, nullptr, false) : nlohmann::json();
     const auto number = [](const nlohmann::json& of, const char* key) {
         return of.is_object() && of.contains(key) && of[key].is_number() ? of[key].get<double>() : 0.0;
     };
