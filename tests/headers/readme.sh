@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # Tests of the documentation: every ```cpp block of README.md, CONTRIBUTING.md, docs/ and examples/README.md compiles unchanged; every
-# link to a file or to a heading is valid; every <halftone/...> header and every `path/of/a/file` in the text exists.
+# link to a file or to a heading is valid; every <halftone/...> header and every `path/of/a/file` in the text exists; the number of targets
+# that were met is that of the results.
 #
 # A compiler hardly reads what a template contains. So a block with a template, or with a function of `auto`, is followed by a comment
 # that readers of the page do not see, with what instantiates it, for the devices, models and loaders that the text names; given<T>() is
@@ -100,6 +101,13 @@ awk '
         }
         exit faults > 0
     }' "${pages[@]}" || status=1
+
+# How many targets were met on the GPU.
+table=bench/results/gpu_h200/summary.md
+told="$(grep -c '| held |$' "$table") of $(grep -c -e '| held |$' -e '| NOT HELD |$' "$table") targets"
+for page in README.md bench/README.md; do
+    grep -q "$told" "$page" || { echo "$page does not say that $told are met, as $table does"; status=1; }
+done
 
 awk -v folder="$folder" '
     # The block before, with what instantiates it.
