@@ -112,7 +112,7 @@ class chosen_optimizer {
     /// Makes the form of this name in place of what is there, whose moments are freed first.
     void remake(Device& device, Model& model, const asked_optimizer<Options>& asked, const std::string& name,
                 std::vector<parameter_group> groups) {
-        if constexpr (asked.has_eight_bit_form) {
+        if constexpr (asked_optimizer<Options>::has_eight_bit_form) {
             if (name != Options::name) {
                 now_.template emplace<1>(device, model, *Options::eight_bit::of(asked.options), std::move(groups));
                 return note();

@@ -28,6 +28,7 @@
 #pragma once
 
 #include <halftone/error.hpp>
+#include <halftone/memory/kept_states.hpp>
 #include <halftone/nn/model.hpp>
 #include <halftone/observe/shadow/attention.hpp>
 #include <halftone/observe/shadow/channel_norm.hpp>
@@ -226,12 +227,13 @@ using shadow_twin = typename detail::model_in_fp32<std::remove_cv_t<Model>>::typ
 
 /// Runs a step twice; see the file's head. `step(tape, model)` returns the loss for backward(), scaled or not; it is
 /// called for both models and must do the same each time. `random`: the state for dropout, tape.random_state() of the
-/// tape that is investigated. The model is not changed; the twin's weights are. Throws argument_error if model and twin
-/// differ in more than their types, and what the step throws.
+/// tape that is investigated. The model is not changed, nor are its running statistics and amaxes; the twin's weights are.
+/// Throws argument_error if model and twin differ in more than their types, and what the step throws.
 template <class Device, class Model, class Twin, class Step>
 shadow_report shadow_run(Device& device, Model& model, Twin& twin, const Step& step, const random_state& random = {}) {
     device.memory().expect_no_capture("a shadow run reads every tensor on the host; run it between steps");
     shadow_report report;
+    const detail::kept_states kept(model.parameters());
     detail::shadow_weights<Device>(model.parameters(), twin.parameters(), report.rows).copy(signatures_of<Model>{});
 
     detail::shadow_notes<Device> notes(device);
