@@ -171,15 +171,19 @@ class data_loader {
         }
         if (at.rows < 0 || (is_map && at.rows > at.size))
             fail<argument_error>("data_loader: a position after ", at.rows, " samples of ", at.size);
-        if (is_map && at.rows != 0 && at.rows != at.size) expect_order(at);
+        if (is_map && at.rows != 0 && left(at) > 0) expect_order(at);
         loader_position here = begun_;
         here.seed = at.seed, here.epoch = at.epoch, here.rows = at.rows;
         seek(here);
     }
     /// What the order of the samples depends on, for a trainer that resumes a run: "32 samples, shuffled, seed 4".
     std::string order_text() const {
-        return detail::sentence(position_.size, " samples, ", detail::order_text(position_), ", seed ", position_.seed);
+        const bool drops = is_map && options_.last == last_batch::drop && position_.size % options_.batch_size != 0;
+        return detail::sentence(position_.size, " samples, ", detail::order_text(position_), ", seed ", position_.seed,
+                                drops ? ", the last batch of an epoch dropped" : "");
     }
+    /// sample() has the steps of epochs, as of_epoch() has.
+    static constexpr bool steps_are_of_epochs = true;
 
     /// The batch of a step of ht::trainer: steps count batches through all epochs. A step that is not the next one makes
     /// the loader continue there. Throws argument_error unless `rows` are this rank's part of batch_size, and as next().

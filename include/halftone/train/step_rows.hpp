@@ -47,8 +47,8 @@ struct step_rows {
 
     /// Calls f(micro-batch, its weight, the sum of all ranks' weights) for this rank's ones. Weights are 1. A batch at the end
     /// of an epoch has fewer rows: micro-batches as large as all others, and a last one with the rows that are left, weighted
-    /// by their rows. A rank for which none is left gets the first one with a weight of 0, so that all ranks take part in sums
-    /// of gradients.
+    /// by their rows. All ranks get equally many, so that they call the model and exchange gradients together: those for whom
+    /// none is left get the first one with a weight of 0.
     template <class Batch, class F>
     void for_each_part(const Batch& batch, const F& f) const {
         const extent count = accumulation * ranks;
@@ -65,11 +65,9 @@ struct step_rows {
     template <class Batch, class F>
     void for_each_of_fewer(const Batch& batch, const F& f) const {
         const extent rows = batch.rows(), count = steps_of_epoch(rows, micro_batch), own = steps_of_epoch(count, ranks);
-        const extent first = own * rank, last = std::min(count, first + own);
-        if (first >= last) f(batch.part(0, std::min(micro_batch, rows)), extent{0}, rows);
-        for (extent i = first; i < last; ++i) {
-            const extent here = std::min(micro_batch, rows - i * micro_batch);
-            f(batch.part(i * micro_batch, here), here, rows);
+        for (extent i = own * rank; i < own * (rank + 1); ++i) {
+            const extent first = i < count ? i * micro_batch : 0, here = std::min(micro_batch, rows - first);
+            f(batch.part(first, here), i < count ? here : 0, rows);
         }
     }
 };

@@ -96,14 +96,21 @@ class step_runner {
         try {
             run_on(batch);
         } catch (...) {
-            step_->take_back();
+            if (step_->is_done()) {
+                finish();
+            } else {
+                step_->take_back();
+            }
             throw;
         }
+        finish();
+        return batch.size();
+    }
+    void finish() {
         step_->end();
         is_under_way_ = false;
         ++context_->state.step;
         context_->state.epoch = context_->epochs();
-        return batch.size();
     }
     template <class Batch>
     void run_on(const Batch& batch) {

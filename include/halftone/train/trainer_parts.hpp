@@ -159,7 +159,7 @@ class trainer_parts {
 
     /// Notes which rows the steps have. Throws argument_error if those of a run that has been restored were others.
     template <class Data>
-    void note_order([[maybe_unused]] const Data& data) {
+    void note_order([[maybe_unused]] Data& data) {
         const std::string now = order_of(data), before = std::exchange(context_.order, now);
         if (!std::exchange(context_.is_restored, false) || context_.state.step == 0 || before.empty() || now.empty() || before == now)
             return;
@@ -184,12 +184,16 @@ class trainer_parts {
   private:
     /// Which rows the steps of this run have; empty: random ones.
     template <class Data>
-    std::string order_of([[maybe_unused]] const Data& data) const {
+    std::string order_of([[maybe_unused]] Data& data) const {
         if constexpr (requires { requires Data::draws_at_random; }) {
             if (context_.epoch_steps == 0) return {};
         }
         std::string text = sentence(context_.rows_of_step(), " rows a step");
         if constexpr (requires { data.order_text(); }) text += " of " + data.order_text();
+        // Else sample() has steps across the ends of epochs, or may have.
+        if constexpr (!requires { requires Data::steps_are_of_epochs; } && !requires { requires Data::draws_at_random; }) {
+            if (context_.epoch_steps != 0 && context_.epoch_rows % context_.rows_of_step() != 0) text += ", each epoch by itself";
+        }
         return text;
     }
     static training_arguments checked(const training_arguments& a, const asked_optimizer<Options>& asked) {

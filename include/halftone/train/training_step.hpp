@@ -97,6 +97,7 @@ class training_step {
         }
         update();
         losses.end_step();
+        is_updating_ = false, is_done_ = true;
     }
     /// The same, uncaptured, with its tensors observed.
     template <class Batch>
@@ -133,11 +134,14 @@ class training_step {
     void begin() {
         if (is_updating_)
             fail<state_error>("trainer: an exception has ended the update of step ", context_->state.step + 1,
-                              ", and some of the parameters have changed; make the model and the trainer again, and resume from a "
-                              "checkpoint");
+                              ", and some of the parameters may have changed; make the model and the trainer again, and resume from "
+                              "a checkpoint");
         before_.keep(tape.graph().random, guard ? &*guard : nullptr);
+        is_done_ = false;
     }
     void end() { before_.forget(); }
+    /// Whether the step is done, and an exception came behind it: from a callback that is told what was observed in it.
+    bool is_done() const { return is_done_; }
     /// After an exception: brings back what begin() kept. If the device cannot do that, drop() tries it again.
     void take_back() noexcept {
         try {
@@ -222,9 +226,15 @@ class training_step {
         const range here(context_->listener, optimizer.base().name(), pass::update);
         if (context_->listener != nullptr && context_->listener->wants_work())
             context_->listener->work(optimizer.work(context_->device->memory().usage(), context_->model->parameters()));
-        is_updating_ = true;
-        [[maybe_unused]] const auto outcome = optimizer.visit([&](auto& o) { return o.step(gradients); });
-        is_updating_ = false;
+        is_updating_ = true;  // until the step is done
+        [[maybe_unused]] const auto outcome = optimizer.visit([&](auto& o) {
+            try {
+                return o.step(gradients);
+            } catch (const state_error&) {  // refused before anything has changed
+                is_updating_ = false;
+                throw;
+            }
+        });
         if constexpr (watches) {
             if (finder_) finder_->end_step(outcome);
         }
@@ -234,7 +244,7 @@ class training_step {
     context_type* context_;
     step_beginning<Device> before_;
     std::conditional_t<watches, std::optional<overflow_finder<Device>>, no_finder> finder_{};
-    bool is_updating_ = false;
+    bool is_updating_ = false, is_done_ = false;
     double rate_;
     const char* part_ = nullptr;
 };

@@ -204,10 +204,18 @@ auto change_score(const E& score, const F& f) {
         return symbolic::detail::lift(f(score, head_symbol, query_symbol, key_symbol));
     }
 }
-/// What a mask_mod takes as the query: its number, or, for a mask that says where its queries stand among the keys, its place there.
+/// Whether a mask says where its queries stand among the keys.
+template <class F>
+inline constexpr bool places_queries = std::is_same_v<F, sliding_window>;
+template <class T>
+inline constexpr bool places_queries<same_document<T>> = true;
+template <class T>
+inline constexpr bool places_queries<prefix_mask<T>> = true;
+
+/// What a mask_mod takes as the query: its number, or its place among the keys.
 template <class F>
 auto query_of_mask(const F& f, extent keys_before) {
-    if constexpr (requires { f.first_query; }) {
+    if constexpr (places_queries<F>) {
         if constexpr (requires { f.of_queries; }) keys_before = std::max<extent>(keys_before, 0);  // a table has no place before its first
         return query_symbol + static_cast<float>(f.first_query == from_the_end ? keys_before : f.first_query);
     } else {
