@@ -6,7 +6,7 @@
 #
 #     tests/headers/cost.sh headers              a file that only includes a header
 #     tests/headers/cost.sh programs [FOLDER]    the smallest program that trains a GPT, with halftone::compiled, and the
-#                                                sources of examples/train_gpt: time, and that 2 GiB suffice; FOLDER has the
+#                                                sources of examples/train_gpt at -O1: time, and that 2 GiB suffice; FOLDER has the
 #                                                measurements of measured.sh for the latter
 #     tests/headers/cost.sh kernels              that program from the headers alone: with its kernels
 #     tests/headers/cost.sh record               measures all, and writes cost.txt: on a machine that does nothing else
@@ -121,10 +121,11 @@ PROGRAM
             what="${source#"$root/"} compiles in less than 2 GiB and"
             if [[ -e $note ]]; then read -r spent size <"$note" || true; fi
             if [[ -n $size ]]; then echo "${source#"$root/"} does not compile in 2 GiB"; status=1; continue; fi
-            if [[ -n $spent ]] && is_within train_gpt -O2 "$spent"; then
-                tell "$what" train_gpt -O2 "$spent"
+            if [[ -n $spent ]]; then measure_yardstick -O1; fi
+            if [[ -n $spent ]] && is_within train_gpt -O1 "$spent"; then
+                tell "$what" train_gpt -O1 "$spent"
             else
-                judge "$what" train_gpt -O2 -O3 -DNDEBUG "$source"
+                judge "$what" train_gpt -O1 -DHALFTONE_COMPILED "$source"
             fi
         done
         ;;
