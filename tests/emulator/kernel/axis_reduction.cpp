@@ -60,6 +60,8 @@ TEST_CASE("axis_reduction on a GPU: strides, axes that are kept, infinities, NaN
     emulator::device device;
     free_functions(device);
     what_is_special(device);
+    special_products<float>(device);
+    special_products<bfloat16>(device);
 }
 
 TEST_CASE("axis_reduction on a GPU: running sums along an axis") {

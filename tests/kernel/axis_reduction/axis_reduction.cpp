@@ -50,6 +50,8 @@ TEST_CASE("axis_reduction: strides, axes that are kept, infinities, NaNs, empty 
         ht::cpu device{{.threads = 1, .instruction_set = set}};
         free_functions(device);
         what_is_special(device);
+        special_products<float>(device);
+        special_products<bfloat16>(device);
     });
 }
 

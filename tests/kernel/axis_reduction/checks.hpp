@@ -185,6 +185,64 @@ void products(Device& device, const ht::shape<Rank>& s, axis_list<Axes...> along
     backward<X, Y>(device, x.const_view(s), along, axis_operation::prod, ht::write_mode::add);
 }
 
+/// Gradients of products with zeros, infinities, NaN, and elements whose product leaves float's range: as plain loops give
+/// them that multiply all other elements. In a row with a NaN, every element's gradient is NaN.
+template <class X, class Device>
+void special_products(Device& device) {
+    constexpr float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
+    constexpr extent rows = 12, width = 4;
+    const float values[rows][width] = {{0, infinity, 2, 1},
+                                       {infinity, 2, -3, 1},
+                                       {infinity, -infinity, 2, 3},
+                                       {0, 0, infinity, 2},
+                                       {nan, 1, 0, 2},
+                                       {nan, 0, 0, 2},
+                                       {0x1p100f, 0x1p100f, 0x1p-90f, -1},
+                                       {0x1p-100f, 0x1p-100f, 0x1p90f, 1},
+                                       {-0.0f, 3, 0x1p120f, 512},
+                                       {0, infinity, 0x1p-100f, 0},
+                                       {1, 2, 3, 4},
+                                       {0, 2, 3, 4}};
+    for (const bool is_columns : {false, true}) {
+        for (const auto mode : {ht::write_mode::overwrite, ht::write_mode::add}) {
+            CAPTURE(is_columns);
+            std::vector<X> x(rows * width), dx(rows * width, X(0.5f));
+            const auto place = [&](extent row, extent i) {
+                return static_cast<std::size_t>(is_columns ? i * rows + row : row * width + i);
+            };
+            for (extent row = 0; row < rows; ++row)
+                for (extent i = 0; i < width; ++i) x[place(row, i)] = static_cast<X>(values[row][i]);
+            const std::vector<float> dy(rows, 2.0f);
+            const axis_layout l =
+                is_columns ? ht::kernel::axis_layout_of(ht::const_view<X, 2>(x.data(), {width, rows}), ht::axes<0>)
+                           : ht::kernel::axis_layout_of(ht::const_view<X, 2>(x.data(), {rows, width}), ht::axes<1>);
+            ht::kernel::axis_reduction<Device>::backward(
+                device, ht::kernel::reduction_gradient<X, float>{x.data(), l, nullptr, dy.data(), dx.data(),
+                                                                 axis_operation::prod, 1, mode});
+            for (extent row = 0; row < rows; ++row) {
+                for (extent i = 0; i < width; ++i) {
+                    double want = 2;
+                    bool has_nan = false;
+                    for (extent j = 0; j < width; ++j) {
+                        const auto other = static_cast<double>(static_cast<float>(x[place(row, j)]));
+                        has_nan = has_nan || ht::is_nan(other);
+                        if (j != i) want *= other;
+                    }
+                    if (has_nan) want = static_cast<double>(nan);
+                    if (mode == ht::write_mode::add) want += 0.5;
+                    const auto expected = static_cast<float>(static_cast<X>(want)),
+                               got = static_cast<float>(dx[place(row, i)]);
+                    CAPTURE(row);
+                    CAPTURE(i);
+                    CAPTURE(expected);
+                    CAPTURE(got);
+                    CHECK((ht::is_nan(expected) ? ht::is_nan(got) : got == expected));
+                }
+            }
+        }
+    }
+}
+
 template <class X, class Y, int Rank, int... Axes, class Device>
 void all_operations(Device& device, const ht::shape<Rank>& s, axis_list<Axes...> along, extent apart = 1) {
     CAPTURE(s);

@@ -148,16 +148,24 @@ HALFTONE_HD constexpr T finite_shift(T largest) {
     return is_inf(largest) ? T(0) : largest;
 }
 
+/// Whether the product of an output's elements that are not zero says nothing about the product of all but one of them:
+/// an element is infinite, or the product left float's range. Such outputs' gradients are computed in double instead
+/// (fp64::product_gradient_beyond_float).
+template <class T>
+HALFTONE_HD constexpr bool is_product_beyond_range(T others) {
+    return is_inf(others) || others == T(0);
+}
 /// The gradients of a product's factors: q for a factor that is zero, q p / x for the others. `others` is the product
 /// of all elements that are not zero. If exactly one element is zero, only that one has a gradient; if several are, no
-/// element has one.
+/// element has one. All are 0 where is_product_beyond_range(others).
 template <class T>
 struct product_shares {
     T p, q;
 
     HALFTONE_HD static constexpr product_shares of(T others, T zeros, T dy) {
+        if (is_product_beyond_range(others)) return {T(0), T(0)};
         if (zeros == T(0)) return {others, dy};
-        return {T(0), zeros == T(1) ? dy * others : T(0)};
+        return {T(0), zeros == T(1) ? dy * others : dy * (T(0) * others)};
     }
 };
 

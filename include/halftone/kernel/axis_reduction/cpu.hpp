@@ -40,8 +40,8 @@ void give(cpu& device, const source& x, bool reads_x, const axis_layout& l, shar
 void scale_slopes(cpu& device, const source& dy, extent outputs, float factor, const float* shared_by, float* slopes);
 
 /// The coefficients p and q of a product's gradients (product_shares): `slopes` has the outputs' gradients, which are
-/// replaced by q; `p` is written.
-void share_products(cpu& device, const source& x, const axis_layout& l, float* p, float* slopes);
+/// replaced by q; `p` is written. `others`, (outputs), receives the products of the elements that are not zero.
+void share_products(cpu& device, const source& x, const axis_layout& l, float* others, float* p, float* slopes);
 
 /// The index of the first float that is `value`; `count` if there is none.
 extent find(const float* x, extent count, float value);
@@ -99,15 +99,15 @@ inline void scale_slopes(cpu& device, const source& dy, extent outputs, float fa
     });
 }
 
-inline void share_products(cpu& device, const source& x, const axis_layout& l, float* p, float* slopes) {
+inline void share_products(cpu& device, const source& x, const axis_layout& l, float* others, float* p, float* slopes) {
     const workspace::lease memory(device.scratch(), static_cast<std::size_t>(l.outputs) * sizeof(float));
     auto* const zeros = memory.as<float>();
     reduce(device, x, l, method::of(device, pass_of<axis_term::equal>(device)), nullptr, nullptr, zeros);
     device.fill(p, l.outputs, 1.0f);
-    reduce(device, x, l, method::of(device, axis_operation::prod, l.reduced_size, 1), p, nullptr, p);
+    reduce(device, x, l, method::of(device, axis_operation::prod, l.reduced_size, 1), p, nullptr, others);
     device.parallel_for((l.outputs + columns - 1) / columns, [&](extent piece) {
         for (extent o = piece * columns; o < std::min(l.outputs, (piece + 1) * columns); ++o) {
-            const auto shares = product_shares<float>::of(p[o], zeros[o], slopes[o]);
+            const auto shares = product_shares<float>::of(others[o], zeros[o], slopes[o]);
             p[o] = shares.p, slopes[o] = shares.q;
         }
     });
@@ -224,13 +224,15 @@ struct axis_reduction<cpu> {
                                                                                         : a.factor;
                 scale_slopes(device, source_of(device, a.dy), l.outputs, static_cast<float>(factor), nullptr, slopes);
             }
-            const workspace::lease products(device.scratch(), a.operation == prod ? bytes : 0);
-            if (a.operation == prod) share_products(device, x, l, products.as<float>(), slopes);
+            const workspace::lease products(device.scratch(), a.operation == prod ? bytes : 0),
+                others(device.scratch(), a.operation == prod ? bytes : 0);
+            if (a.operation == prod) share_products(device, x, l, others.as<float>(), products.as<float>(), slopes);
             give(device, x, a.operation != sum, l, sharing_of(device, a.operation),
                  a.operation == sum    ? slopes
                  : a.operation == prod ? products.as<float>()
                                        : a.kept,
                  slopes, sink_of(device, a.dx), a.mode);
+            if (a.operation == prod) fp64::product_gradient_beyond_float(device, a, others.as<float>());
         }
     }
 

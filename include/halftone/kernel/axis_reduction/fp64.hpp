@@ -79,9 +79,11 @@ struct reduce_output_gradient {
     axis_operation operation;
     double factor;
     write_mode mode;
+    global_span<const float> others{};  // optional: only where this is beyond float's range
 
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD void operator()(Thread thread, extent o) const {
+        if (others.is_there() && !is_product_beyond_range(thread.load(others, o))) return;
         const extent first = layout.output_offset(o);
         const auto give = [&](extent i, double share) {
             const extent at = first + layout.reduced_offset(i);
@@ -108,6 +110,22 @@ void reduce_gradient(Device& device, const reduction_gradient<X, Y>& a) {
                                           a.operation,
                                           a.factor,
                                           a.mode});
+}
+
+/// The gradients of those products whose `others`, (outputs), the product of all elements that are not zero, is beyond
+/// float's range; x and dx of any type.
+template <class Device, class X, class Y>
+void product_gradient_beyond_float(Device& device, const reduction_gradient<X, Y>& a, const float* others) {
+    for_each(device, a.layout.outputs, 1,
+             reduce_output_gradient<X, Y>{span_of_layout(a.x, a.layout),
+                                          a.layout,
+                                          {},
+                                          {a.dy, a.layout.outputs},
+                                          span_of_layout(a.dx, a.layout),
+                                          axis_operation::prod,
+                                          1,
+                                          a.mode,
+                                          {others, a.layout.outputs}});
 }
 
 template <class X>

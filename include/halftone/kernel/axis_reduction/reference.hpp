@@ -58,13 +58,33 @@ HALFTONE_HD double log_of_exponentials(extent size, const X& x) {
     return std::log(sum) + shift;
 }
 
-/// The product of all x(i), or of all that are not 0.
+/// The product of all x(i).
 HALFTONE_KERNEL template <class X>
-HALFTONE_HD double product_of(extent size, const X& x, bool but_zeros) {
+HALFTONE_HD double product_of(extent size, const X& x) {
     double product = 1;
-    for (extent i = 0; i < size; ++i) product *= but_zeros && x(i) == 0 ? 1.0 : x(i);
+    for (extent i = 0; i < size; ++i) product *= x(i);
     return product;
 }
+
+/// The product of all elements but one. Zeros and infinities are counted and leave only their sign in `rest`, so that
+/// any element can be taken out of the product by a division.
+struct product_but_one {
+    double rest = 1;
+    extent zeros = 0, infinities = 0;
+
+    HALFTONE_HD void take(double x) {
+        rest *= is_nan(x) ? x : x == 0 ? 1.0 : is_inf(x) ? std::copysign(1.0, x) : x;
+        zeros += x == 0 ? 1 : 0;
+        infinities += is_inf(x) ? 1 : 0;
+    }
+    /// The product of all elements taken but `x`, which is one of them; NaN if one of all elements is NaN.
+    HALFTONE_HD double without(double x) const {
+        const bool is_zero = x == 0, is_infinite = is_inf(x);
+        double product = is_zero ? rest : is_infinite ? rest * std::copysign(1.0, x) : rest / x;
+        if (infinities > (is_infinite ? 1 : 0)) product *= HUGE_VAL;
+        return zeros > (is_zero ? 1 : 0) ? 0.0 * product : product;
+    }
+};
 
 /// A reduction of all x(i), chosen by `operation`.
 HALFTONE_KERNEL template <class X>
@@ -72,7 +92,7 @@ HALFTONE_HD reduced reduce_elements(kernel::axis_operation operation, extent siz
     using enum kernel::axis_operation;
     if (operation == var) return variance_of(size, x, factor);
     const double y = operation == sum         ? factor * sum_of(size, x)
-                     : operation == prod      ? product_of(size, x, false)
+                     : operation == prod      ? product_of(size, x)
                      : operation == logsumexp ? log_of_exponentials(size, x)
                                               : x(index_of_most(size, x, operation == amax));
     return {y, y};
@@ -82,19 +102,15 @@ HALFTONE_HD reduced reduce_elements(kernel::axis_operation operation, extent siz
 ///
 ///     sum: factor dy      var: 2 factor (x - mean) dy      logsumexp: exp(x - y) dy
 ///     amax, amin: dy / (number of x equal to y) if x equals y, else 0 times that, which passes NaN on
-///     prod: dy times the product of all other x
+///     prod: dy times the product of all other x; NaN for every x if one of them is NaN
 HALFTONE_KERNEL template <class X, class To>
 HALFTONE_HD void reduce_gradient(kernel::axis_operation operation, extent size, const X& x, double kept, double dy,
                                  double factor, const To& dx) {
     using enum kernel::axis_operation;
     if (operation == prod) {
-        double zeros = 0;
-        for (extent i = 0; i < size; ++i) zeros += x(i) == 0 ? 1 : 0;
-        const double all = product_of(size, x, true);
-        for (extent i = 0; i < size; ++i) {
-            const bool is_zero = x(i) == 0, has_others = zeros > (is_zero ? 1 : 0);
-            dx(i, dy * (has_others ? 0.0 : is_zero ? all : all / x(i)));
-        }
+        product_but_one all;
+        for (extent i = 0; i < size; ++i) all.take(x(i));
+        for (extent i = 0; i < size; ++i) dx(i, dy * all.without(x(i)));
         return;
     }
     const bool chooses = operation == amax || operation == amin;
