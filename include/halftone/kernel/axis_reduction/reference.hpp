@@ -72,6 +72,7 @@ struct product_but_one {
     double rest = 1;
     extent zeros = 0, infinities = 0;
 
+    /// Multiplies by `x`.
     HALFTONE_HD void take(double x) {
         rest *= is_nan(x) ? x : x == 0 ? 1.0 : is_inf(x) ? std::copysign(1.0, x) : x;
         zeros += x == 0 ? 1 : 0;
