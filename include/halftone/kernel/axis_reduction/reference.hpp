@@ -74,14 +74,14 @@ struct product_but_one {
 
     /// Multiplies by `x`.
     HALFTONE_HD void take(double x) {
-        rest *= is_nan(x) ? x : x == 0 ? 1.0 : is_inf(x) ? std::copysign(1.0, x) : x;
+        rest *= is_nan(x) ? x : x == 0 ? 1.0 : is_inf(x) ? (x < 0 ? -1.0 : 1.0) : x;
         zeros += x == 0 ? 1 : 0;
         infinities += is_inf(x) ? 1 : 0;
     }
     /// The product of all elements taken but `x`, which is one of them; NaN if one of all elements is NaN.
     HALFTONE_HD double without(double x) const {
         const bool is_zero = x == 0, is_infinite = is_inf(x);
-        double product = is_zero ? rest : is_infinite ? rest * std::copysign(1.0, x) : rest / x;
+        double product = is_zero ? rest : is_infinite ? rest * (x < 0 ? -1.0 : 1.0) : rest / x;
         if (infinities > (is_infinite ? 1 : 0)) product *= HUGE_VAL;
         return zeros > (is_zero ? 1 : 0) ? 0.0 * product : product;
     }
