@@ -16,8 +16,10 @@
 /// largest and the smallest element are exact; if an element is NaN, both are NaN. A sum of exponentials subtracts the
 /// largest element first, if that is finite; on a CPU a number that differs from it by at most 2. Products are computed in
 /// blocks like sums: in float within a block, where they may leave float's range even if the whole product does not; the
-/// error of a product is one rounding per element. The division into blocks depends only on shape and strides. If a view
-/// has doubles, everything is computed in double, in the order of the elements (reference.hpp).
+/// error of a product is one rounding per element. The gradients of an output whose product, zeros apart, is 0 or infinite
+/// there are computed again in double, by one thread for all elements of the output. The division into blocks depends only
+/// on shape and strides. If a view has doubles, everything is computed in double, in the order of the elements
+/// (reference.hpp).
 #pragma once
 
 #include <cstdint>

@@ -45,11 +45,14 @@ void reduce_along(Device& device, const reduction<X, Y>& a) {
     const auto finish = [&]<axis_term Term, axis_step Step, class To>(axis_constant<Term>, axis_constant<Step>,
                                                                       double factor, To* to, float* kept,
                                                                       float* kept_parameter, write_mode mode) {
-        device.launch(axis_finish_kernel<Term, Step, To>{
-            {sums.data, sums.count},
-            cut.pieces,
-            read,
-            {factor, {to, l.outputs}, {kept, l.outputs}, {kept_parameter, l.outputs}, mode}});
+        device.launch(axis_finish_kernel<Term, Step, To>{{sums.data, sums.count},
+                                                         cut.pieces,
+                                                         read,
+                                                         {factor,
+                                                          {to, l.outputs},
+                                                          {kept, l.outputs},
+                                                          {kept_parameter, l.outputs},
+                                                          mode}});
     };
     constexpr axis_constant<axis_term::value> value;
     constexpr axis_constant<axis_term::maximum> maximum;
@@ -102,8 +105,7 @@ template <class Device, class X, class Y>
 void share_product(Device& device, reduction_gradient<X, Y> a) {
     const axis_layout& l = a.layout;
     const auto bytes = static_cast<std::size_t>(l.outputs) * sizeof(float);
-    const workspace::lease counts(device.scratch(), bytes), others(device.scratch(), bytes),
-        read(device.scratch(), bytes);
+    const workspace::lease counts(device.scratch(), bytes), others(device.scratch(), bytes), read(device.scratch(), bytes);
     float* const parameters = read.template as<float>();
     device.fill(parameters, l.outputs, 0.0f);
     reduce_by<axis_term::equal>(device, a.x, l, parameters, counts.template as<float>());

@@ -66,25 +66,27 @@ HALFTONE_HD double product_of(extent size, const X& x) {
     return product;
 }
 
-/// The product of all elements but one. Zeros and infinities are counted and leave only their sign in `rest`, so that
-/// any element can be taken out of the product by a division.
+/// The product of all elements but one. Zeros and infinities are counted; of infinities `rest` has the sign, so that any
+/// element can be taken out of the product by a division.
 struct product_but_one {
     double rest = 1;
     extent zeros = 0, infinities = 0;
 
     /// Multiplies by `x`.
     HALFTONE_HD void take(double x) {
-        rest *= is_nan(x) ? x : x == 0 ? 1.0 : is_inf(x) ? (x < 0 ? -1.0 : 1.0) : x;
+        rest *= factor_of(x);
         zeros += x == 0 ? 1 : 0;
         infinities += is_inf(x) ? 1 : 0;
     }
     /// The product of all elements taken but `x`, which is one of them; NaN if one of all elements is NaN.
     HALFTONE_HD double without(double x) const {
-        const bool is_zero = x == 0, is_infinite = is_inf(x);
-        double product = is_zero ? rest : is_infinite ? rest * (x < 0 ? -1.0 : 1.0) : rest / x;
-        if (infinities > (is_infinite ? 1 : 0)) product *= HUGE_VAL;
-        return zeros > (is_zero ? 1 : 0) ? 0.0 * product : product;
+        double product = rest / factor_of(x);
+        if (infinities > (is_inf(x) ? 1 : 0)) product *= HUGE_VAL;
+        return zeros > (x == 0 ? 1 : 0) ? 0.0 * product : product;
     }
+
+  private:
+    HALFTONE_HD static double factor_of(double x) { return x == 0 ? 1.0 : is_inf(x) ? (x < 0 ? -1.0 : 1.0) : x; }
 };
 
 /// A reduction of all x(i), chosen by `operation`.
