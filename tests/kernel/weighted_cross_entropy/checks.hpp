@@ -33,7 +33,6 @@ using support::u;
 using doubles = std::vector<double>;
 
 constexpr double log_error = 6 * u;  // three units in the last place: what simd/math.simd.hpp promises
-constexpr std::int32_t ignored = -100;
 
 template <class X_, class D_>
 struct types {
@@ -47,6 +46,7 @@ using widening = types<float16, float>;
 struct options {
     float label_smoothing = 0, z_loss = 0;
     bool has_weights = false;
+    std::int32_t ignored = -100;
 };
 
 /// A device's results, compared with the definition's.
@@ -56,6 +56,7 @@ struct run {
     using D = typename M::D;
     using S = ht::kernel::statistic<X, D>;
     extent rows, classes, stride;
+    std::int32_t ignored;
     guarded<X> x;
     guarded<std::int32_t> targets;
     guarded<S> weight, weight_sum, losses, maximum, sum, row_weights, slope, divisor;
@@ -68,6 +69,7 @@ struct run {
         : rows(r),
           classes(c),
           stride(c + padding),
+          ignored(o.ignored),
           x(support::random(static_cast<std::uint64_t>(c)).normals<X>(r * stride, deviation), apart),
           targets(support::random(7).indices(r, static_cast<int>(c))),
           weight(c, apart),
@@ -107,12 +109,12 @@ struct run {
 
     void forward(Device& device) const {
         ht::weighted_cross_entropy<ht::amp_bf16>(device, logits(), targets.const_view(), terms, losses.view(), maximum.view(),
-                                                 sum.view(), row_weights.view());
+                                                 sum.view(), row_weights.view(), ignored);
     }
     void backward(Device& device) const {
         ht::weighted_cross_entropy_gradients<ht::amp_bf16>(device, logits(), targets.const_view(), terms, maximum.const_view(),
                                                            sum.const_view(), slope.const_view(), divisor.const_view(),
-                                                           gradients());
+                                                           gradients(), ignored);
     }
     double weight_of(extent j) const {
         return exact.weight.data() == nullptr ? 1.0 : exact_weights[static_cast<std::size_t>(j)];
@@ -134,7 +136,7 @@ void within_bounds(Device& device, extent rows, extent classes, extent padding, 
     for (extent j = 0; j < classes; ++j) all += r.weight_of(j);
     for (extent i = 0; i < rows; ++i) {
         const std::int32_t target = r.targets[i];
-        if (target == ignored) {
+        if (target == r.ignored) {
             CHECK((r.losses[i] == 0.0f && r.row_weights[i] == 0.0f));
             for (extent j = 0; j < classes; ++j) CHECK(r.gradients()(i, j) == D(0.0f));
             continue;
@@ -188,12 +190,39 @@ void within_bounds(Device& device, extent rows, extent classes, extent padding, 
     CHECK((r.dx.intact() && r.losses.intact() && r.row_weights.intact()));
 }
 
+/// The gradient of rows whose classes have no weight, so that the count is 0: with a loss of which 0 times is taken it is 0, and
+/// otherwise, as in PyTorch, NaN.
+template <class S, class Device>
+void nothing_counts(Device& device) {
+    const ht::shape<2> shape{2, 3};
+    const guarded<S> x(std::vector<S>{1, 2, 3, 0, -1, 4}), weight(std::vector<S>{0, 1, 0}), one(std::vector<S>{1}), maximum(2),
+        sum(2), losses(2), row_weights(2), gradient(1), count(std::vector<S>{0}), dx(6);
+    const guarded<std::int32_t> targets(std::vector<std::int32_t>{2, 0});
+    for (const float label_smoothing : {0.0f, 0.1f}) {
+        const ht::kernel::cross_entropy_terms<S> terms{S(label_smoothing), 0, weight.const_view(), one.const_view()};
+        ht::weighted_cross_entropy<ht::amp_bf16>(device, x.const_view(shape), targets.const_view(), terms, losses.view(),
+                                                 maximum.view(), sum.view(), row_weights.view());
+        CHECK((row_weights[0] == 0 && row_weights[1] == 0));
+        for (const int slope : {0, 1}) {
+            gradient[0] = static_cast<S>(slope);
+            ht::weighted_cross_entropy_gradients<ht::amp_bf16>(device, x.const_view(shape), targets.const_view(), terms,
+                                                               maximum.const_view(), sum.const_view(), gradient.const_view(),
+                                                               count.const_view(), dx.view(shape));
+            for (extent i = 0; i < 6; ++i) CHECK((slope == 0 ? dx[i] == 0 : !std::isfinite(dx[i])));
+        }
+    }
+}
+
 inline constexpr options cases[] = {{},
                                     {.label_smoothing = 0.1f},
                                     {.label_smoothing = 1},
                                     {.z_loss = 0.01f},
                                     {.has_weights = true},
                                     {.label_smoothing = 0.1f, .z_loss = 0.25f, .has_weights = true}};
+/// The target that is ignored may be the number of a class, with a weight.
+inline constexpr options ignoring_a_class[] = {{.ignored = 3},
+                                               {.label_smoothing = 0.1f, .ignored = 3},
+                                               {.z_loss = 0.25f, .has_weights = true, .ignored = 3}};
 
 template <class Device>
 void all(Device& device) {
@@ -207,12 +236,14 @@ void all(Device& device) {
         within_bounds<widening>(device, 3, 1030, 2, 1.0, o);
     }
     within_bounds<all_float>(device, 3, 67, 0, 100.0, cases[5]);
+    for (const options& o : ignoring_a_class) within_bounds<mixed>(device, 4, 37, 0, 2.0, o);
+    nothing_counts<float>(device);
 }
 
 /// In double all results equal the definition's, except for roundings of double.
 template <class Device>
 void in_double(Device& device) {
-    for (const options& o : cases) {
+    const auto check = [&](const options& o) {
         const run<types<double, double>, Device> r(device, 4, 11, 0, 2.0, o, 1);
         for (extent i = 0; i < 4; ++i)
             CHECK(r.losses[i] == doctest::Approx(r.want[static_cast<std::size_t>(i)]).epsilon(1e-13));
@@ -220,13 +251,18 @@ void in_double(Device& device) {
             const double want = r.want_dx[static_cast<std::size_t>(i)];
             CHECK(std::fabs(r.dx[i] - want) <= 1e-14 * (1 + std::fabs(want)));
         }
-    }
+        CHECK(r.row_weights[1] == 0);  // ignored
+    };
+    for (const options& o : cases) check(o);
+    for (const options& o : ignoring_a_class) check(o);
+    nothing_counts<double>(device);
 }
 
 /// The definition's gradient is that of its losses.
 inline void definition() {
     support::random data(3);
     const doubles x = data.normals<double>(15), weight{0.5, 1, 0, 2, 1.5};
+    constexpr std::int32_t ignored = 3;
     const std::vector<std::int32_t> targets{4, ignored, 0};
     const ht::kernel::cross_entropy_terms<double> terms{0.2, 0.1, ht::const_view<double, 1>(weight.data(), {5})};
     const doubles slopes{1, 2, -0.5};

@@ -25,8 +25,12 @@ struct cross_entropy_row {
         const std::int32_t target = thread.load(targets, row);
         const auto logit = [&](extent j) { return logits.load(thread, row, j); };
         const reference::exponential_sum all = reference::sum_of_exponentials(classes, logit, 1.0);
-        double loss = target == ignored ? 0.0 : not_a_number;
-        if (target >= 0 && target < classes) loss = reference::cross_entropy_of(all, logit(target));
+        double loss = not_a_number;
+        if (target == ignored) {
+            loss = 0;  // also if it is the number of a class
+        } else if (target >= 0 && target < classes) {
+            loss = reference::cross_entropy_of(all, logit(target));
+        }
         thread.store(losses, row, loss);
         thread.store(maximum, row, all.subtracted);
         thread.store(sum, row, all.sum);

@@ -67,7 +67,7 @@ void weighted_cross_entropy_backward_rows(extent rows, extent classes, const X* 
         const float log_sum = first_lane(log(splat(row_sums[i])));
         const auto c = kernel::weighted_row<float>::of(terms.label_smoothing, terms.z_loss, w, all, classes,
                                                        row_maxima[i] + log_sum);
-        const float slope = gradient[i * step] / count;
+        const float slope = kernel::over_count(gradient[i * step], count);
         const float of_target = slope * c.of_target / row_sums[i], of_sum = slope * c.of_sum / row_sums[i];
         const f32 largest = splat(row_maxima[i]), factor = splat(of_target + of_sum), each = splat(slope * c.of_each);
         // The target's logit is read before the loop, which may overwrite it. Its exponential minus the sum is exact if

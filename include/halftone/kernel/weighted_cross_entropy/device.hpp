@@ -60,9 +60,9 @@ struct weighted_cross_entropy_kernel {
         if (row >= in.rows) return;
         const int me = team::member(simt);
         const std::int32_t target = simt.load(in.targets, row);
-        const float w = in.weight_of(simt, target);
+        const float w = target == in.ignored ? 0.0f : in.weight_of(simt, target);
         if (me == 0 && row_weights.is_there()) simt.store(row_weights, row, w);
-        if (target < 0 || target >= in.classes) return;  // the loss is already 0 or NaN
+        if (target == in.ignored || target < 0 || target >= in.classes) return;  // the loss is already 0 or NaN
         const float largest = simt.load(in.maximum, row), log_sum = std::log(simt.load(in.sum, row));
         float below = 0;
         if (in.label_smoothing != 0) {
@@ -115,7 +115,7 @@ struct weighted_cross_entropy_backward_kernel {
         const bool counts = target != in.ignored;
         const float largest = simt.load(in.maximum, row), total = simt.load(in.sum, row);
         float slope = simt.load(gradient, row * step);
-        if (count.is_there()) slope /= simt.load(count, 0);
+        if (count.is_there()) slope = over_count(slope, simt.load(count, 0));
         if (target < 0 || target >= in.classes) slope = not_a_number;
         const weighted_row<float> c = in.row(simt, in.weight_of(simt, target), largest + std::log(total));
         const float of_target = slope * c.of_target / total, of_sum = slope * c.of_sum / total, each = slope * c.of_each;

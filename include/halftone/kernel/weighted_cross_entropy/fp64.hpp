@@ -52,10 +52,10 @@ struct weighted_cross_entropy_row {
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD void operator()(Thread thread, extent row) const {
         const std::int32_t target = thread.load(in.targets, row);
-        const bool is_class = target >= 0 && target < in.classes;
-        const double w = is_class ? in.weight_of(thread, target) : 0.0;
+        const bool counts = target != in.ignored && target >= 0 && target < in.classes;
+        const double w = counts ? in.weight_of(thread, target) : 0.0;
         if (row_weights.is_there()) thread.store(row_weights, row, w);
-        if (!is_class) return;  // the loss is already 0 or NaN
+        if (!counts) return;  // the loss is already 0 or NaN
         const double largest = thread.load(maximum, row), log_sum = std::log(thread.load(sum, row));
         const weighted_row<double> c = in.row(thread, w, largest + log_sum);
         double loss = c.of_target * thread.load(losses, row) + c.extra;
@@ -84,7 +84,7 @@ struct weighted_cross_entropy_backward_row {
             return;
         }
         double factor = thread.load(gradient, row * step);
-        if (count.is_there()) factor /= thread.load(count, 0);
+        if (count.is_there()) factor = over_count(factor, thread.load(count, 0));
         const bool is_class = target >= 0 && target < in.classes;
         if (!is_class) factor = not_a_number;
         const double largest = thread.load(maximum, row), total = thread.load(sum, row);

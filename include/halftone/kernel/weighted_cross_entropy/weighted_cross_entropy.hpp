@@ -49,11 +49,19 @@ struct weighted_row {
     }
 };
 
+/// gradient / count. A gradient of 0 is 0 also over a count of 0, that of rows of which no class has a weight: so is the
+/// gradient of a micro-batch of which nothing counts (autodiff/engine/share.hpp).
+template <class S>
+HALFTONE_HD HALFTONE_INLINE S over_count(S gradient, S count) {
+    return gradient == S(0) ? S(0) : gradient / count;
+}
+
 /// Specialised for each device: forward_rows and backward.
 ///
 /// forward_rows(device, arguments, terms, row_weights): computes losses, maximum and sum; `loss` and `count` of the
 /// arguments are not used, and targets are not checked. row_weights (rows): w[t] of the row, 0 if it is ignored;
-/// without data if not needed. backward(device, arguments, terms): gradients are divided by `count`, if it has data.
+/// without data if not needed. backward(device, arguments, terms): gradients are divided by `count`, if it has data
+/// (over_count).
 template <class Device>
 struct weighted_cross_entropy;
 
