@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// expect: share_of: a batch whose targets can be counted has `targets`, a view of std::int32_t of which those that are -100 do not count
+// expect: share_of: a batch says what its loss is a mean over by `targets` or `labels`, a view of std::int32_t of which those that are -100 do not count
 #include <halftone/amp.hpp>
 
 namespace ht = halftone;

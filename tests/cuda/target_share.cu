@@ -16,6 +16,7 @@ using namespace target_share_checks;
 TEST_CASE("target_share on cuda: counts and shares are the definition's, wrong arguments") {
     support::waiting_cuda device;
     equals_definition(device);
+    weights_and_sums(device);
     refuses(device);
 }
 

@@ -21,14 +21,14 @@ using model_type = sparse_checks::dense<ht::full_fp32>;
 struct only_targets {
     ht::const_view<std::int32_t, 1> targets;
 };
-static_assert(ht::counts_targets<only_targets> && ht::counts_targets<sparse_checks::batch>);
+static_assert(ht::has_loss_divisor<only_targets> && ht::has_loss_divisor<sparse_checks::batch>);
 struct floats {
     ht::const_view<float, 1> targets;
 };
 struct nothing_known {
     ht::const_view<std::int32_t, 1> tokens;
 };
-static_assert(!ht::counts_targets<floats> && !ht::counts_targets<nothing_known>);
+static_assert(!ht::has_loss_divisor<floats> && !ht::has_loss_divisor<nothing_known>);
 
 /// Four rows with 12, 1, 0 and 3 targets that count.
 struct rows_of_four {

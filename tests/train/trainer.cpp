@@ -125,6 +125,9 @@ struct held_out_windows {
     }
 };
 
+/// A model that does not say what its loss is a mean over.
+struct says_no_divisor {};
+
 /// A batch of so many rows that takes any number of tokens.
 struct wide_batch {
     ht::extent of_rows, of_tokens;
@@ -156,8 +159,8 @@ TEST_CASE("the mean loss of batches without targets is weighted by their rows") 
     ht::inference eval{device};
     ht::detail::window_mean mean;
     const float one = 1, four = 4;
-    mean.add(eval, eval.to_device(ht::view<const float, 0>{&one, {}}), wide_batch{1, 700});
-    mean.add(eval, eval.to_device(ht::view<const float, 0>{&four, {}}), wide_batch{2, 6});
+    mean.add(eval, eval.to_device(ht::view<const float, 0>{&one, {}}), says_no_divisor{}, wide_batch{1, 700});
+    mean.add(eval, eval.to_device(ht::view<const float, 0>{&four, {}}), says_no_divisor{}, wide_batch{2, 6});
     CHECK(mean.value() == 3);
 }
 

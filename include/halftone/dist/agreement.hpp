@@ -58,7 +58,7 @@ inline void agree_on_states(communicator& comm, const store& parameters) {
     }
 }
 
-/// The share of all ranks' batches, by their targets that count, that is in `micro`, a part of this rank's `batch`. On a
+/// The share of all ranks' batches, by what their losses are means over, that is in `micro`, a part of this rank's `batch`. On a
 /// GPU it waits for the device.
 template <class Context, class Micro, class Batch>
 rank_share share_of_ranks(communicator& comm, Context&& context, const Micro& micro, const Batch& batch) {

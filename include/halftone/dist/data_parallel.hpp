@@ -245,8 +245,8 @@ class data_parallel<Device, accumulator<Kind, types<Models...>>> final : private
     /// What was exchanged so far.
     const data_parallel_counts& counts() const { return detail::bucket_schedule::counts(); }
 
-    /// The share of all ranks' batches, by their targets that count, that is in `micro`, a part of this rank's `batch`.
-    /// Collective: the ranks' counts are added. On a GPU it waits for the device.
+    /// The share of all ranks' batches that is in `micro`, a part of this rank's `batch`, by what their losses are means over
+    /// (autodiff/engine/share.hpp). Collective: the ranks' counts are added. On a GPU it waits for the device.
     template <class Context, class Micro, class Batch>
     rank_share share_of(Context&& context, const Micro& micro, const Batch& batch) const {
         return detail::share_of_ranks(comm(), context, micro, batch);

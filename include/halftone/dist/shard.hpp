@@ -177,8 +177,8 @@ class shard final : public detail::store_sharding {
     friend auto operator/(const Loss& loss, const shard& ranks) -> rank_loss<decltype(loss / 1.0)> {
         return {loss / static_cast<double>(ranks.comm_->size()), ranks.comm_->size()};
     }
-    /// The share of all ranks' batches, by their targets that count, that is in `micro`, a part of this rank's `batch`.
-    /// Collective: the ranks' counts are added. On a GPU it waits for the device.
+    /// The share of all ranks' batches that is in `micro`, a part of this rank's `batch`, by what their losses are means over
+    /// (autodiff/engine/share.hpp). Collective: the ranks' counts are added. On a GPU it waits for the device.
     template <class Context, class Micro, class Batch>
     rank_share share_of(Context&& context, const Micro& micro, const Batch& batch) const {
         return detail::share_of_ranks(*comm_, context, micro, batch);

@@ -18,7 +18,7 @@
 ///
 ///     losses.add(model.loss(eval, window) * ht::share_of(eval, window));
 ///
-/// Losses with a share are weighted by the number of targets that count in their micro-batch, also if it is 0; others by 1, or
+/// Losses with a share are weighted by what counts in their micro-batch, targets or their weights, also if it is 0; others by 1, or
 /// by the weight that is given with them. If all weights are 0 the mean is NaN.
 ///
 /// Numeric contract: sums in double, in the order of the calls.
@@ -37,7 +37,7 @@ namespace detail {
 
 struct loss_record {
     double part = 0;               ///< the weighted sum of the current step's losses
-    double parts = 0;              ///< the sum of their weights: 1 each, or numbers of targets that count
+    double parts = 0;              ///< the sum of their weights: 1 each, or what counts in their micro-batches
     double sum = 0;                ///< the sum of the losses of steps since the restart
     std::int64_t steps = 0;        ///< the number of these steps
     std::int64_t all_steps = 0;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include <halftone/train/trainer_context.hpp>
 #include <halftone/train/trainer_figures.hpp>
@@ -47,7 +48,7 @@ class trainer_evaluation {
         each([&](const auto& batch, bool counts) {
             const auto loss = context_->model->loss(inference_, batch);
             if (!counts) return;
-            mean.add(inference_, loss, batch);
+            mean.add(inference_, loss, std::as_const(*context_->model), batch);
             r.tokens += batch.size();
         });
         if (context_->ranks != nullptr) {

@@ -7,9 +7,11 @@
 ///     };
 ///     static_assert(ht::training_data<my_data>);
 ///
-/// If a batch and its micro-batches have `targets`, a view of std::int32_t, the loss is a mean over those that are not
-/// -100, and each micro-batch is weighted by its share of them (autodiff/engine/share.hpp); otherwise micro-batches
-/// are weighted by their rows, which are equally many except at the end of an epoch.
+/// If a batch and its micro-batches have `targets` or `labels`, a view of std::int32_t, the loss is a mean over those that are not
+/// -100, and each micro-batch, rank and evaluated window is weighted by its share of them. A loss that is a mean over something else,
+/// with class weights, another ignore_index, or of your own, says so by model.loss_divisor(batch) or batch.loss_divisor(), an
+/// ht::loss_divisor (autodiff/engine/share.hpp). Otherwise micro-batches are weighted by their rows, which are equally
+/// many except at the end of an epoch.
 ///
 /// A run that is resumed goes on with the step's number, so that steps of other sizes, or data of another order, would give
 /// some rows twice and others not at all: train() refuses them. Data says what its order depends on by order_text(), a

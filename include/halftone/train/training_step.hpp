@@ -82,9 +82,10 @@ class training_step {
                 const scoped_range part(context_->listener, "forward", track::forward);
                 return context_->model->loss(tape, micro);
             }();
-            if constexpr (counts_targets<Batch> && counts_targets<decltype(micro)>) {
+            if constexpr (has_loss_divisor<Model, Batch> && has_loss_divisor<Model, std::remove_cvref_t<decltype(micro)>>) {
                 if (weight != 0 && weight != all) {
-                    const auto part = of_ranks(loss * share_of(tape, micro, batch));
+                    const Model& model = *context_->model;
+                    const auto part = of_ranks(loss * share_of(tape, divisor_of(model, micro), divisor_of(model, batch)));
                     return note_loss(part, part);
                 }
             }

@@ -3,7 +3,7 @@
 /// The mean loss over windows of unequal size.
 ///
 ///     detail::window_mean mean;
-///     for (...) mean.add(eval, model.loss(eval, window), window);          // waits for the device
+///     for (...) mean.add(eval, model.loss(eval, window), model, window);          // waits for the device
 ///     mean.value();                                                        // NaN if nothing counts
 ///
 /// Numeric contract: sums in double, in the order of the calls.
@@ -15,15 +15,15 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// Weighted by the number of targets that count, if a batch has targets (autodiff/engine/share.hpp), otherwise by rows, if
-/// it has rows(), or by its size().
+/// Weighted by what the loss is a mean over, if model or batch say it (autodiff/engine/share.hpp), otherwise by rows, if a batch
+/// has rows(), or by its size().
 class window_mean {
   public:
-    template <class Context, class Batch>
-    void add(Context& context, const variable<float, 0>& loss, const Batch& batch) {
+    template <class Context, class Model, class Batch>
+    void add(Context& context, const variable<float, 0>& loss, const Model& model, const Batch& batch) {
         double weight = static_cast<double>(batch.size());
-        if constexpr (counts_targets<Batch>) {
-            weight = share_of(context, batch).read().counted;
+        if constexpr (has_loss_divisor<Model, Batch>) {
+            weight = share_of(context, divisor_of(model, batch)).read().counted;
         } else if constexpr (requires { batch.rows(); }) {
             weight = static_cast<double>(batch.rows());
         }

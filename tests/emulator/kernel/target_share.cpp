@@ -15,6 +15,7 @@ namespace emulator = ht::emulator;
 TEST_CASE("target_share on a GPU: counts and shares are the definition's, wrong arguments") {
     emulator::device device;
     equals_definition(device);
+    weights_and_sums(device);
     refuses(device);
 }
 
@@ -27,10 +28,16 @@ TEST_CASE("target_share on a GPU: any schedule gives the same counts, and every 
     };
     const std::vector<std::int32_t> part = by_warps(2000, 2), whole = by_warps(3001, 3);
     const guarded<std::int32_t> a(part, 0), b(whole, 0);
-    const double counted = ht::reference::counted(a.const_view()), of = ht::reference::counted(b.const_view());
+    const double counted = ht::reference::value(a.const_view()), of = ht::reference::value(b.const_view());
     emulator::check_kernels([&](emulator::device& device) {
         const kernel::target_counts c = run(device, a.const_view(), b.const_view());
         return c.counted == counted && c.of == of && c.share == counted / of;
+    });
+    // Sums of small integers are exact.
+    const guarded<float> weight(std::vector<float>{2, 3, 5}), terms(std::vector<float>(700, 3), 1);
+    emulator::check_kernels([&](emulator::device& device) {
+        const kernel::target_counts c = run(device, {a.const_view(), -100, weight.const_view()}, terms.const_view());
+        return c.counted == 3 * counted && c.of == 2100;
     });
 }
 

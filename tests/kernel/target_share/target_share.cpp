@@ -12,6 +12,7 @@ using namespace target_share_checks;
 TEST_CASE("target_share: counts and shares are the definition's, wrong arguments") {
     ht::cpu device{{.threads = 1}};
     equals_definition(device);
+    weights_and_sums(device);
     refuses(device);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A micro-batch's share of its batch, by the number of targets that count (those that are not -100). The losses of all
+/// A micro-batch's share of its batch, by what the loss is a mean over: the number of targets that count, say. The losses of all
 /// micro-batches, each times its share, add up to the loss of the whole batch, and so do their gradients, however
 /// unevenly the targets are distributed.
 ///
@@ -10,15 +10,33 @@
 ///         losses.add(loss);                                                               // train/loss_meter.hpp
 ///     }
 ///
-/// A batch is anything with a member `targets`, a view of std::int32_t of any shape. If all micro-batches have equally
-/// many targets that count, the bits are those of loss / 4. A micro-batch whose targets are all -100 has a share of 0:
-/// its loss, a NaN, is not counted, and its gradients are 0. A batch without any target that counts has a loss of NaN,
-/// as in PyTorch, and gradients of 0.
+/// A batch with a member `targets`, or if it has none of that name `labels`, a view of std::int32_t of any shape, counts those that
+/// are not -100. What else a loss is a mean over its model says, or its batch, as an ht::loss_divisor:
+///
+///     struct my_model {
+///         ht::cross_entropy_options options;                                              // class weights, an ignore_index
+///         auto loss(auto&& ctx, const auto& batch) const { return ht::cross_entropy(ctx, logits(ctx, batch), batch.labels, options); }
+///         ht::loss_divisor loss_divisor(const auto& batch) const { return {batch.labels, options}; }
+///     };
+///     struct my_batch {
+///         ht::const_view<float, 2> mask;                                                  // the loss divides by its sum
+///         ht::loss_divisor loss_divisor() const { return mask; }
+///     };
+///     auto part = model.loss(tape, micro) * ht::share_of(tape, ht::divisor_of(model, micro), ht::divisor_of(model, batch));
+///
+/// The divisors of all micro-batches add up to that of the batch. If they are equal, the bits are those of loss / 4. A micro-batch
+/// whose targets are all -100 has a share of 0: its loss, a NaN, is not counted, and its gradients are 0. So is the share for any
+/// divisor of 0, and then a loss of your own has to have gradients of 0 where its backward pass begins with 0, which a division by 0
+/// has not: divide by ht::maximum(ctx, divisor, 1e-6f). A batch without any target that counts has a loss of NaN, as in PyTorch, and gradients
+/// of 0.
 ///
 /// Targets are counted by the device that holds them, also in a captured step: nothing waits for the device.
 #pragma once
 
+#include <concepts>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <halftone/autodiff/engine/variable.hpp>
 #include <halftone/kernel/target_share/target_share.hpp>
@@ -33,15 +51,27 @@ inline constexpr bool are_targets = false;
 template <class T, int Rank>
 inline constexpr bool are_targets<view<T, Rank>> = std::is_same_v<std::remove_const_t<T>, std::int32_t>;
 
-/// If the host can read the targets and the device cannot (yet): counts on the host.
-inline kernel::target_counts count_targets(const const_view<std::int32_t, 1>& targets,
-                                           const const_view<std::int32_t, 1>& of) {
-    const auto count = [](const const_view<std::int32_t, 1>& t) {
-        extent n = 0;
-        for (extent i = 0; i < t.size(); ++i) n += t(i) == kernel::uncounted_target ? 0 : 1;
-        return static_cast<double>(n);
-    };
-    return kernel::target_counts_of(count(targets), count(of));
+template <class Batch>
+concept with_targets = requires(const Batch& batch) { batch.targets; };
+template <class Batch>
+concept counts_targets = requires(const Batch& b) { requires are_targets<std::remove_cvref_t<decltype(b.targets)>>; };
+template <class Batch>
+concept counts_labels =
+    !with_targets<Batch> && requires(const Batch& b) { requires are_targets<std::remove_cvref_t<decltype(b.labels)>>; };
+template <class Batch>
+concept says_divisor = requires(const Batch& batch) { batch.loss_divisor(); };
+template <class Batch>
+concept batch_has_divisor =
+    std::same_as<Batch, loss_divisor> || says_divisor<Batch> || counts_targets<Batch> || counts_labels<Batch>;
+template <class Model, class Batch>
+concept model_says_divisor = requires(const Model& model, const Batch& batch) { model.loss_divisor(batch); };
+
+template <class Said>
+loss_divisor as_divisor(const Said& said) {
+    static_assert(std::is_constructible_v<loss_divisor, const Said&>,
+                  "halftone: loss_divisor() of a batch or a model returns an ht::loss_divisor, or what one is made of: a view of "
+                  "std::int32_t or of float, or a number");
+    return loss_divisor(said);
 }
 
 struct set_counts {
@@ -50,12 +80,49 @@ struct set_counts {
     HALFTONE_HD void operator()() const { *to = counts; }
 };
 
+/// Calls f(view) for each view of two divisors that has data.
+template <class F>
+void for_each_view_of(loss_divisor& a, loss_divisor& b, const F& f) {
+    for (loss_divisor* d : {&a, &b}) {
+        if (d->targets.data() != nullptr) f(d->targets);
+        if (d->weight.data() != nullptr) f(d->weight);
+        if (d->terms.data() != nullptr) f(d->terms);
+    }
+}
+
 }  // namespace detail
 
-/// Whether the targets of a batch can be counted.
+/// Whether batches say what a loss of theirs is a mean over, or with a model before them what its loss is: has_loss_divisor<Batch>,
+/// has_loss_divisor<Model, Batch>.
+template <class First, class... Rest>
+concept has_loss_divisor =
+    (sizeof...(Rest) == 0 && detail::batch_has_divisor<First>) ||
+    (sizeof...(Rest) == 1 && ((detail::model_says_divisor<First, Rest> || detail::batch_has_divisor<Rest>) && ...));
+
+/// What a loss of the batch is a mean over: what its loss_divisor() returns, or its targets, or its labels.
 template <class Batch>
-concept counts_targets =
-    requires(const Batch& batch) { requires detail::are_targets<std::remove_cvref_t<decltype(batch.targets)>>; };
+    requires(has_loss_divisor<Batch>)
+loss_divisor divisor_of(const Batch& batch) {
+    if constexpr (std::same_as<Batch, loss_divisor>) {
+        return batch;
+    } else if constexpr (detail::says_divisor<Batch>) {
+        return detail::as_divisor(batch.loss_divisor());
+    } else if constexpr (detail::counts_targets<Batch>) {
+        return batch.targets;
+    } else {
+        return batch.labels;
+    }
+}
+/// What the model's loss of the batch is a mean over: what model.loss_divisor(batch) returns, or else divisor_of(batch).
+template <class Model, class Batch>
+    requires(has_loss_divisor<Model, Batch>)
+loss_divisor divisor_of(const Model& model, const Batch& batch) {
+    if constexpr (detail::model_says_divisor<Model, Batch>) {
+        return detail::as_divisor(model.loss_divisor(batch));
+    } else {
+        return divisor_of(batch);
+    }
+}
 
 /// The result of share_of: multiply a loss by it. It is in the context's memory.
 class loss_share {
@@ -78,26 +145,52 @@ struct shared_loss {
     loss_share share;
 };
 
-/// The share of `batch`, by its targets that count, that is in `micro`, one of its parts; the version with a batch
-/// alone gives the share of the whole. Throws shape_error for targets that are not contiguous.
-template <class Context, class Micro, class Batch>
-loss_share share_of(Context&& context, const Micro& micro, const Batch& batch) {
-    static_assert(counts_targets<Micro> && counts_targets<Batch>,
-                  "halftone: share_of: a batch whose targets can be counted has `targets`, a view of std::int32_t of "
-                  "which those that are -100 do not count; divide losses of others by the number of micro-batches");
-    if constexpr (counts_targets<Micro> && counts_targets<Batch>) {
-        auto& root = context.root();
-        auto& device = root.device();
-        const auto counts = root.template make<kernel::target_counts>(shape<0>{}, false);
-        kernel::target_counts* const to = counts.view().data();
-        const const_view<std::int32_t, 1> targets = flatten(micro.targets), of = flatten(batch.targets);
-        if (device.reaches(targets.data()) && device.reaches(of.data())) {
-            kernel::target_share<std::remove_cvref_t<decltype(device)>>::run(device, targets, of, to);
-        } else {
-            device.run(detail::set_counts{to, detail::count_targets(targets, of)});
-        }
+namespace detail {
+
+/// The share of two divisors, computed where their views are: by the device, or, if it cannot read any of them (yet), by the host.
+template <class Context>
+loss_share share_of_divisors(Context& root, loss_divisor micro, loss_divisor batch) {
+    auto& device = root.device();
+    const auto counts = root.template make<kernel::target_counts>(shape<0>{}, false);
+    kernel::target_counts* const to = counts.view().data();
+    bool is_reached = true, is_any_reached = false;
+    for_each_view_of(micro, batch, [&](const auto& v) {
+        const bool is_here = device.reaches(v.data());
+        is_reached = is_reached && is_here, is_any_reached = is_any_reached || is_here;
+    });
+    if (!is_reached && !is_any_reached) {
+        device.run(set_counts{to, kernel::target_counts_of(kernel::value_on_host(micro), kernel::value_on_host(batch))});
         return loss_share(counts);
     }
+    std::vector<variable<std::int32_t, 1>> copies;  // until the kernel is launched
+    std::vector<variable<float, 1>> copies_of_floats;
+    for_each_view_of(micro, batch, [&]<class T>(view<const T, 1>& v) {
+        if (device.reaches(v.data())) return;
+        const variable<T, 1> copy = root.to_device(v);
+        v = copy.view();
+        if constexpr (std::is_same_v<T, float>) {
+            copies_of_floats.push_back(copy);
+        } else {
+            copies.push_back(copy);
+        }
+    });
+    kernel::target_share<std::remove_cvref_t<decltype(device)>>::run(device, micro, batch, to);
+    return loss_share(counts);
+}
+
+}  // namespace detail
+
+/// The share of `batch` that is in `micro`, one of its parts, by what its loss is a mean over (divisor_of); either may also be an
+/// ht::loss_divisor. The version with a batch alone gives the share of the whole. Throws shape_error for targets that are not
+/// contiguous.
+template <class Context, class Micro, class Batch>
+loss_share share_of(Context&& context, const Micro& micro, const Batch& batch) {
+    static_assert(has_loss_divisor<Micro> && has_loss_divisor<Batch>,
+                  "halftone: share_of: a batch says what its loss is a mean over by `targets` or `labels`, a view of std::int32_t of "
+                  "which those that are -100 do not count, or by loss_divisor(); divide losses of others by the number of "
+                  "micro-batches");
+    if constexpr (has_loss_divisor<Micro> && has_loss_divisor<Batch>)
+        return detail::share_of_divisors(context.root(), divisor_of(micro), divisor_of(batch));
 }
 template <class Context, class Batch>
 loss_share share_of(Context&& context, const Batch& batch) {

@@ -12,18 +12,8 @@ namespace kernel {
 
 template <>
 struct target_share<cpu> {
-    static void run(cpu& device, const const_view<std::int32_t, 1>& targets, const const_view<std::int32_t, 1>& of,
-                    target_counts* counts) {
-        check_targets_of_share(targets, of);
-        device.run([&] { *counts = target_counts_of(count(targets), count(of)); });
-    }
-
-    /// Counts targets in host memory.
-    static double count(const const_view<std::int32_t, 1>& targets) {
-        const std::int32_t* const data = targets.data();
-        extent n = 0;
-        for (extent i = 0; i < targets.extent_of(0); ++i) n += data[i] != uncounted_target ? 1 : 0;
-        return static_cast<double>(n);
+    static void run(cpu& device, const loss_divisor& micro, const loss_divisor& of, target_counts* counts) {
+        device.run([&] { *counts = target_counts_of(value_on_host(micro), value_on_host(of)); });
     }
 };
 

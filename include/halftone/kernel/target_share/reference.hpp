@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The definition of counting targets.
+/// The definition of what a loss is divided by.
 ///
-///     const double share = reference::counted(targets_of_micro) / reference::counted(targets_of_batch);
+///     const double share = reference::value(divisor_of_micro) / reference::value(divisor_of_batch);
 #pragma once
 
 #include <halftone/kernel/target_share/target_share.hpp>
@@ -11,11 +11,15 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace reference {
 
-/// How many targets are not uncounted_target.
-inline double counted(const const_view<std::int32_t, 1>& targets) {
-    double n = 0;
-    for (extent i = 0; i < targets.extent_of(0); ++i) n += targets(i) == kernel::uncounted_target ? 0 : 1;
-    return n;
+/// The number, the sum of the terms, and the weights of the classes of all targets that are not ignored, together.
+inline double value(const loss_divisor& d) {
+    double sum = d.number;
+    for (extent i = 0; i < d.terms.extent_of(0); ++i) sum += static_cast<double>(d.terms(i));
+    for (extent i = 0; i < d.targets.extent_of(0); ++i) {
+        if (d.targets(i) == d.ignore_index) continue;
+        sum += d.weight.data() == nullptr ? 1.0 : static_cast<double>(d.weight(d.targets(i)));
+    }
+    return sum;
 }
 
 }  // namespace reference
