@@ -2,17 +2,18 @@
 /// \file
 /// Losses that are means over labels that count, class weights, another ignore_index, or something of the user's own: on two ranks, with
 /// each ZeRO stage, they are those of PyTorch's one batch.
-#include "train/divisors.hpp"
-
 #include <halftone/dist/threads.hpp>
 #include <halftone/train/ranks.hpp>
 #include <halftone/train/sharded_ranks.hpp>
+
+#include "train/divisors.hpp"
 
 namespace dist_divisors_tests {
 
 using namespace divisors;
 
-TEST_CASE("divisors: trainers of 1 and 2 ranks give PyTorch's loss and gradient of one batch, and its loss in evaluation") {
+TEST_CASE(
+    "divisors: trainers of 1 and 2 ranks give PyTorch's loss and gradient of one batch, and its loss in evaluation") {
     for_each_case([](const golden& want, const auto& how, const auto& rows) {
         for (const int ranks : {1, 2}) {
             for (const extent accumulation : {1, 2, 4}) {
@@ -34,7 +35,8 @@ TEST_CASE("divisors: trainers of 1 and 2 ranks give PyTorch's loss and gradient 
     });
 }
 
-TEST_CASE("divisors: trainers of 2 ranks with ZeRO 1, 2 and 3 have PyTorch's loss of one batch before and after a step") {
+TEST_CASE(
+    "divisors: trainers of 2 ranks with ZeRO 1, 2 and 3 have PyTorch's loss of one batch before and after a step") {
     for_each_case([](const golden& want, const auto& how, const auto& rows) {
         std::vector<double> after;  // the loss that the step leads to, without ranks and by stages
         {
@@ -67,8 +69,8 @@ TEST_CASE("divisors: trainers of 2 ranks with ZeRO 1, 2 and 3 have PyTorch's los
 
 /// A step of the user's own on two ranks of four rows each, in `parts` micro-batches; `ranks` says how shares are computed.
 template <class Ranks, class Loss, class Data>
-void own_step(const golden& want, ht::cpu& device, scorer<Loss>& model, auto& acc, const Ranks& ranks, int rank, extent parts,
-              const Data& rows, ht::communicator& comm) {
+void own_step(const golden& want, ht::cpu& device, scorer<Loss>& model, auto& acc, const Ranks& ranks, int rank,
+              extent parts, const Data& rows, ht::communicator& comm) {
     ht::tape tape{device};
     ht::loss_meter losses{device};
     const auto mine = rows.all().part(4 * rank, 4);

@@ -2,10 +2,10 @@
 /// \file
 /// Losses that are means over labels that count, class weights, another ignore_index, or something of the user's own: in windows of
 /// micro-batches and in evaluations they are those of PyTorch's one batch.
-#include "train/divisors.hpp"
-
 #include <halftone/data/labelled_batches.hpp>
 #include <halftone/nn/classifier.hpp>
+
+#include "train/divisors.hpp"
 
 namespace train_divisors_tests {
 
@@ -118,7 +118,8 @@ TEST_CASE("divisors: a step of which no label counts has a loss of NaN and gradi
 
 /// Texts of four tokens.
 struct four_texts {
-    std::vector<std::int32_t> tokens{1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7}, labels{0, 1, -100, -100}, lengths{4, 4, 4, 4};
+    std::vector<std::int32_t> tokens{1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7}, labels{0, 1, -100, -100},
+        lengths{4, 4, 4, 4};
     ht::labelled_batch sample(std::uint32_t, extent) const {
         return {{tokens.data(), {4, 4}}, {labels.data(), {4}}, {lengths.data(), {4}}};
     }
@@ -138,8 +139,12 @@ TEST_CASE("divisors: nn::classifier with labels of -100: loss, norm and evaluati
                                                              .max_position_embeddings = 4}},
                                                 1};
         four_texts data;
-        ht::training_arguments a{.per_device_train_batch_size = rows, .per_device_eval_batch_size = rows,
-                                 .gradient_accumulation_steps = 4 / rows, .max_steps = 1, .learning_rate = 0, .logging_steps = 1};
+        ht::training_arguments a{.per_device_train_batch_size = rows,
+                                 .per_device_eval_batch_size = rows,
+                                 .gradient_accumulation_steps = 4 / rows,
+                                 .max_steps = 1,
+                                 .learning_rate = 0,
+                                 .logging_steps = 1};
         ht::trainer trainer{device, model, a};
         const double evaluated = trainer.evaluate(data).loss, trained = trainer.train(data).train_loss;
         return std::vector<double>{trained, evaluated, trainer.state().grad_norm};

@@ -94,7 +94,9 @@ struct masked_rows {
     extent rows() const { return x.extent_of(0); }
     extent size() const { return rows(); }
     masked_rows part(extent first, extent count) const {
-        return {{x.data() + features * first, {count, features}}, {mask.data() + first, {count}}, {labels.data() + first, {count}}};
+        return {{x.data() + features * first, {count, features}},
+                {mask.data() + first, {count}},
+                {labels.data() + first, {count}}};
     }
     std::vector<masked_rows> split(extent count) const {
         std::vector<masked_rows> parts;
@@ -132,7 +134,9 @@ class eight_rows {
 
 /// The mean over labels that are not -100, of which the batch tells.
 struct plain_loss {
-    auto operator()(auto&& ctx, const auto& scores, const auto& b) const { return ht::cross_entropy(ctx, scores, b.labels); }
+    auto operator()(auto&& ctx, const auto& scores, const auto& b) const {
+        return ht::cross_entropy(ctx, scores, b.labels);
+    }
 };
 /// The mean with options, of which the model tells.
 struct loss_with_options {
@@ -172,14 +176,13 @@ struct scorer : ht::nn::model {
     }
     template <class Batch>
         requires requires(const Loss& l, const Batch& b) { l.divisor(b); }
-    auto loss_divisor(const Batch& b) const {
-        return how.divisor(b);
-    }
+    auto loss_divisor(const Batch& b) const { return how.divisor(b); }
     /// Weight and bias.
     std::vector<float> values() const {
         std::vector<float> all(classes * features + classes);
         parameters().memory().read(all.data(), layer.weight.master().data(), classes * features * sizeof(float));
-        parameters().memory().read(all.data() + classes * features, layer.bias.master().data(), classes * sizeof(float));
+        parameters().memory().read(all.data() + classes * features, layer.bias.master().data(),
+                                   classes * sizeof(float));
         return all;
     }
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.layer); }
@@ -223,8 +226,12 @@ inline void check_gradients(const golden& want, const std::vector<float>& before
 
 /// A step of all rows by `accumulation` micro-batches of each of `ranks` ranks.
 inline ht::training_arguments one_step(extent accumulation, extent ranks = 1, extent windows = 8) {
-    return {.per_device_train_batch_size = all_rows / (accumulation * ranks), .per_device_eval_batch_size = windows,
-            .gradient_accumulation_steps = accumulation, .max_steps = 1, .max_grad_norm = 0, .logging_steps = 1};
+    return {.per_device_train_batch_size = all_rows / (accumulation * ranks),
+            .per_device_eval_batch_size = windows,
+            .gradient_accumulation_steps = accumulation,
+            .max_steps = 1,
+            .max_grad_norm = 0,
+            .logging_steps = 1};
 }
 constexpr ht::sgd_options by_sgd{.lr = 1};
 

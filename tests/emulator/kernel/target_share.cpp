@@ -28,7 +28,7 @@ TEST_CASE("target_share on a GPU: any schedule gives the same counts, and every 
     };
     const std::vector<std::int32_t> part = by_warps(2000, 2), whole = by_warps(3001, 3);
     const guarded<std::int32_t> a(part, 0), b(whole, 0);
-    const double counted = ht::reference::value(a.const_view()), of = ht::reference::value(b.const_view());
+    const double counted = ht::reference::divisor_value(a.const_view()), of = ht::reference::divisor_value(b.const_view());
     emulator::check_kernels([&](emulator::device& device) {
         const kernel::target_counts c = run(device, a.const_view(), b.const_view());
         return c.counted == counted && c.of == of && c.share == counted / of;

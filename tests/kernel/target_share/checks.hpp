@@ -44,8 +44,8 @@ void equals_definition(Device& device) {
             CAPTURE(n);
             CAPTURE(of_ten);
             const guarded<std::int32_t> part(targets(n, of_ten, 1), 1), rest(targets(3 * n, 7, 2), 0);
-            const double counted = ht::reference::value(part.const_view()),
-                         of = ht::reference::value(rest.const_view());
+            const double counted = ht::reference::divisor_value(part.const_view()),
+                         of = ht::reference::divisor_value(rest.const_view());
             const kernel::target_counts c = run(device, part.const_view(), rest.const_view());
             CHECK(c.counted == counted);
             CHECK(c.of == of);
@@ -79,7 +79,7 @@ void weights_and_sums(Device& device) {
     for (extent i = 0; i < 1000; i += 3) weight[i] = 0;
     const auto check = [&](const ht::loss_divisor& micro, const ht::loss_divisor& of, extent n) {
         const kernel::target_counts c = run(device, micro, of);
-        const double counted = ht::reference::value(micro), all = ht::reference::value(of), bound = static_cast<double>(n) * 0x1p-53;
+        const double counted = ht::reference::divisor_value(micro), all = ht::reference::divisor_value(of), bound = static_cast<double>(n) * 0x1p-53;
         CHECK(std::fabs(c.counted - counted) <= bound * counted);
         CHECK(std::fabs(c.of - all) <= bound * all);
         CHECK(c.share == (c.counted == 0 ? 0 : c.counted / c.of));

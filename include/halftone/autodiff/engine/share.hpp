@@ -25,10 +25,10 @@
 ///     auto part = model.loss(tape, micro) * ht::share_of(tape, ht::divisor_of(model, micro), ht::divisor_of(model, batch));
 ///
 /// The divisors of all micro-batches add up to that of the batch. If they are equal, the bits are those of loss / 4. A micro-batch
-/// whose targets are all -100 has a share of 0: its loss, a NaN, is not counted, and its gradients are 0. So is the share for any
-/// divisor of 0, and then a loss of your own has to have gradients of 0 where its backward pass begins with 0, which a division by 0
-/// has not: divide by ht::maximum(ctx, divisor, 1e-6f). A batch without any target that counts has a loss of NaN, as in PyTorch, and gradients
-/// of 0.
+/// whose targets are all -100 has a share of 0: its loss, a NaN, is not counted, and its gradients are 0. The same holds where all
+/// class weights are 0, whose terms of label smoothing are not counted either. In a loss of your own 0 times the slope of a division
+/// by 0 would be NaN: add 1e-30 to a divisor that may be 0. A batch without any target that counts has a loss of NaN, as in PyTorch,
+/// and gradients of 0.
 ///
 /// Targets are counted by the device that holds them, also in a captured step: nothing waits for the device.
 #pragma once
@@ -52,25 +52,35 @@ template <class T, int Rank>
 inline constexpr bool are_targets<view<T, Rank>> = std::is_same_v<std::remove_const_t<T>, std::int32_t>;
 
 template <class Batch>
-concept with_targets = requires(const Batch& batch) { batch.targets; };
+concept with_targets = requires(const Batch& batch) {
+    batch.targets;
+};
 template <class Batch>
-concept counts_targets = requires(const Batch& b) { requires are_targets<std::remove_cvref_t<decltype(b.targets)>>; };
+concept counts_targets = requires(const Batch& b) {
+    requires are_targets<std::remove_cvref_t<decltype(b.targets)>>;
+};
 template <class Batch>
-concept counts_labels =
-    !with_targets<Batch> && requires(const Batch& b) { requires are_targets<std::remove_cvref_t<decltype(b.labels)>>; };
+concept counts_labels = !with_targets<Batch> && requires(const Batch& b) {
+    requires are_targets<std::remove_cvref_t<decltype(b.labels)>>;
+};
 template <class Batch>
-concept says_divisor = requires(const Batch& batch) { batch.loss_divisor(); };
+concept says_divisor = requires(const Batch& batch) {
+    batch.loss_divisor();
+};
 template <class Batch>
 concept batch_has_divisor =
     std::same_as<Batch, loss_divisor> || says_divisor<Batch> || counts_targets<Batch> || counts_labels<Batch>;
 template <class Model, class Batch>
-concept model_says_divisor = requires(const Model& model, const Batch& batch) { model.loss_divisor(batch); };
+concept model_says_divisor = requires(const Model& model, const Batch& batch) {
+    model.loss_divisor(batch);
+};
 
 template <class Said>
 loss_divisor as_divisor(const Said& said) {
-    static_assert(std::is_constructible_v<loss_divisor, const Said&>,
-                  "halftone: loss_divisor() of a batch or a model returns an ht::loss_divisor, or what one is made of: a view of "
-                  "std::int32_t or of float, or a number");
+    static_assert(
+        std::is_constructible_v<loss_divisor, const Said&>,
+        "halftone: loss_divisor() of a batch or a model returns an ht::loss_divisor, or what one is made of: a view of "
+        "std::int32_t or of float, or a number");
     return loss_divisor(said);
 }
 
@@ -95,9 +105,9 @@ void for_each_view_of(loss_divisor& a, loss_divisor& b, const F& f) {
 /// Whether batches say what a loss of theirs is a mean over, or with a model before them what its loss is: has_loss_divisor<Batch>,
 /// has_loss_divisor<Model, Batch>.
 template <class First, class... Rest>
-concept has_loss_divisor =
-    (sizeof...(Rest) == 0 && detail::batch_has_divisor<First>) ||
-    (sizeof...(Rest) == 1 && ((detail::model_says_divisor<First, Rest> || detail::batch_has_divisor<Rest>) && ...));
+concept has_loss_divisor = (sizeof...(Rest) == 0 && detail::batch_has_divisor<First>) ||
+                           (sizeof...(Rest) == 1 &&
+                            ((detail::model_says_divisor<First, Rest> || detail::batch_has_divisor<Rest>)&&...));
 
 /// What a loss of the batch is a mean over: what its loss_divisor() returns, or its targets, or its labels.
 template <class Batch>
@@ -159,7 +169,8 @@ loss_share share_of_divisors(Context& root, loss_divisor micro, loss_divisor bat
         is_reached = is_reached && is_here, is_any_reached = is_any_reached || is_here;
     });
     if (!is_reached && !is_any_reached) {
-        device.run(set_counts{to, kernel::target_counts_of(kernel::value_on_host(micro), kernel::value_on_host(batch))});
+        device.run(
+            set_counts{to, kernel::target_counts_of(kernel::value_on_host(micro), kernel::value_on_host(batch))});
         return loss_share(counts);
     }
     std::vector<variable<std::int32_t, 1>> copies;  // until the kernel is launched
@@ -185,10 +196,12 @@ loss_share share_of_divisors(Context& root, loss_divisor micro, loss_divisor bat
 /// contiguous.
 template <class Context, class Micro, class Batch>
 loss_share share_of(Context&& context, const Micro& micro, const Batch& batch) {
-    static_assert(has_loss_divisor<Micro> && has_loss_divisor<Batch>,
-                  "halftone: share_of: a batch says what its loss is a mean over by `targets` or `labels`, a view of std::int32_t of "
-                  "which those that are -100 do not count, or by loss_divisor(); divide losses of others by the number of "
-                  "micro-batches");
+    static_assert(
+        has_loss_divisor<Micro> && has_loss_divisor<Batch>,
+        "halftone: share_of: a batch says what its loss is a mean over by `targets` or `labels`, a view of "
+        "std::int32_t of "
+        "which those that are -100 do not count, or by loss_divisor(); divide losses of others by the number of "
+        "micro-batches");
     if constexpr (has_loss_divisor<Micro> && has_loss_divisor<Batch>)
         return detail::share_of_divisors(context.root(), divisor_of(micro), divisor_of(batch));
 }

@@ -63,8 +63,8 @@ struct target_share_kernel {
 template <simt_device Device>
 struct target_share<Device> {
     static void run(Device& device, const loss_divisor& micro, const loss_divisor& of, target_counts* counts) {
-        device.launch(
-            on_device::target_share_kernel{on_device::divisor_spans::of(micro), on_device::divisor_spans::of(of), {counts, 1}});
+        device.launch(on_device::target_share_kernel{
+            on_device::divisor_spans::of(micro), on_device::divisor_spans::of(of), {counts, 1}});
     }
 };
 

@@ -42,8 +42,10 @@ struct loss_divisor {
     template <class T, int Rank>
         requires(std::same_as<std::remove_const_t<T>, std::int32_t>)
     loss_divisor(const view<T, Rank>& classes, std::int32_t ignored = -100,  // NOLINT(google-explicit-constructor)
-                 const const_view<float, 1>& class_weight = {})
-        : targets(flatten(const_view<std::int32_t, Rank>(classes))), ignore_index(ignored), weight(flatten(class_weight)) {}
+                 const const_view<float, 1>& of_classes = {})
+        : targets(flatten(const_view<std::int32_t, Rank>(classes))),
+          ignore_index(ignored),
+          weight(flatten(of_classes)) {}
     template <class T, int Rank, class Options>
         requires requires(const Options& o) { o.ignore_index, o.weight; }
     loss_divisor(const view<T, Rank>& classes, const Options& options)
