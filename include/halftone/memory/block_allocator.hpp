@@ -7,6 +7,7 @@
 /// step is about to be captured (settle); it notes a change when memory that a graph may use has moved or is gone.
 #pragma once
 
+#include <algorithm>
 #include <string>
 
 #include <halftone/memory/resource.hpp>
@@ -36,9 +37,19 @@ class block_allocator : public capture_dependency {
     memory_resource& source() const { return *source_; }
     memory_kind kind() const { return kind_; }
 
+    /// From now on memory is taken without a reserve, because a request failed, here or elsewhere.
+    void note_scarcity() { is_scarce_ = true; }
+    /// How much to take where `bytes` are needed and `with_reserve` would spare later requests: no reserve of more than a
+    /// quarter of what the resource's limit leaves, which others of the same step will need.
+    std::size_t growth(std::size_t bytes, std::size_t with_reserve) const {
+        const std::size_t left = source_->limit() - std::min(source_->limit(), source_->usage().held());
+        return is_scarce_ || with_reserve > left / 4 ? bytes : with_reserve;
+    }
+
   private:
     memory_resource* source_;
     memory_kind kind_;
+    bool is_scarce_ = false;
 };
 
 }  // namespace detail

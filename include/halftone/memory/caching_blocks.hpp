@@ -51,7 +51,8 @@ class caching_blocks final : public block_allocator {
         auto b = find(s, found.data);
         if (is_split) {
             reserve_lists(blocks_ + 1);
-            b = s.blocks.insert(b + 1, {found.data + bytes, left, true}) - 1;  // nothing is changed until this has not thrown
+            b = s.blocks.insert(b + 1, {found.data + bytes, left, true}) -
+                1;  // nothing is changed until this has not thrown
             b->bytes = bytes;
             ++blocks_;
         }
@@ -75,6 +76,7 @@ class caching_blocks final : public block_allocator {
         }
         add(to, {b->bytes, b->data});
     }
+    void note_refusal() override { note_scarcity(); }
     bool settle() override { return std::exchange(grew_, false); }  // with more segments, others may fit best
     void release_cached() override {
         const std::size_t before = reserved_;
@@ -144,9 +146,9 @@ class caching_blocks final : public block_allocator {
 
     /// A new segment with room for `bytes`. Near the end of memory it has just that size.
     void grow(std::size_t bytes) {
-        std::size_t size = bytes <= most_of_small     ? small_segment
-                           : bytes < least_of_its_own ? large_segment
-                                                      : round_up(bytes, rounding_of_its_own);
+        std::size_t size = growth(bytes, bytes <= most_of_small     ? small_segment
+                                         : bytes < least_of_its_own ? large_segment
+                                                                    : round_up(bytes, rounding_of_its_own));
         reserve_lists(blocks_ + 1);
         segments_.reserve(segments_.size() + 1);
         std::vector<block> blocks(1);

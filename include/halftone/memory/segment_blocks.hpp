@@ -58,7 +58,10 @@ class segment_blocks : public block_allocator {
         });
         if (segments_.size() != before) change();
     }
-    void note_refusal() override { was_refused_ = true; }
+    void note_refusal() override {
+        was_refused_ = true;
+        note_scarcity();
+    }
     std::size_t reserved() const override {
         std::size_t bytes = 0;
         for (const segment& s : segments_) bytes += s.bytes;
@@ -103,12 +106,13 @@ class segment_blocks : public block_allocator {
     }
     free_ranges::iterator grow(std::size_t bytes) {
         constexpr std::size_t least = std::size_t{1} << 20;
-        const std::size_t size = std::max({bytes, least, reserved() / 4});
+        const std::size_t size = growth(bytes, std::max({bytes, least, reserved() / 4}));
         std::byte* const more = size == bytes ? nullptr : source().try_reserve(size, kind());
         if (more != nullptr) {
             add_segment(more, size);
         } else {
-            add_segment(source().reserve(bytes, kind()), bytes);  // without the reserve for later steps, it may still fit
+            add_segment(source().reserve(bytes, kind()),
+                        bytes);  // without the reserve for later steps, it may still fit
         }
         return std::find_if(free_.begin(), free_.end(),
                             [&](const free_ranges::range& r) { return r.data == segments_.back().data; });
