@@ -108,31 +108,176 @@ TEST_CASE("gpt2: the tensors of a saved folder are those that it was loaded from
     CHECK(support::read_masters(again.parameters(), 4).at(5) == static_cast<float>(ht::bfloat16(exact)));
 }
 
+/// The golden tensors, without their prefix, to be changed and written to a file.
+struct changed_tensors {
+    struct values {
+        std::string name;
+        std::vector<ht::extent> shape;
+        std::vector<float> data;
+        ht::dtype type = ht::dtype::f32;
+    };
+    std::vector<values> all;
+
+    changed_tensors() {
+        const ht::tensor_files first(golden_folder);
+        for (const ht::tensor_info& t : first.tensors()) {
+            all.push_back({t.name.substr(std::string("transformer.").size()), t.shape, std::vector<float>(t.count())});
+            first.read(t, all.back().data.data());
+        }
+    }
+    values& operator[](const std::string& name) {
+        for (values& v : all) {
+            if (v.name == name) return v;
+        }
+        all.push_back({name, {}, {}});
+        return all.back();
+    }
+    std::vector<ht::tensor_source> sources() const {
+        std::vector<ht::tensor_source> made;
+        for (const values& v : all) {
+            made.push_back({v.name, v.type, v.shape, [&v](std::byte* to, std::size_t first, std::size_t bytes) {
+                                const std::size_t each = ht::size_of(v.type);
+                                const auto* const from =
+                                    reinterpret_cast<const std::byte*>(v.data.data() + first / each);
+                                ht::convert(ht::dtype::f32, from, v.type, to, bytes / each);
+                            }});
+        }
+        return made;
+    }
+    void write(const std::filesystem::path& file) const { ht::write_safetensors(file, sources()); }
+};
+
+/// The mask of attention that old files have: ones up to the diagonal.
+std::vector<float> causal_mask(std::size_t side) {
+    std::vector<float> mask(side * side);
+    for (std::size_t i = 0; i < side; ++i) {
+        for (std::size_t j = 0; j <= i; ++j) mask[i * side + j] = 1.0f;
+    }
+    return mask;
+}
+
 TEST_CASE("gpt2: files without a prefix, with constants and with the head's copy of the table are read") {
     const support::temporary_folder folder;
-    const ht::tensor_files first(golden_folder);
-    std::vector<std::vector<float>> values;
-    std::vector<ht::tensor_source> all;
-    values.reserve(first.tensors().size() + 3);
-    for (const ht::tensor_info& t : first.tensors()) {
-        values.emplace_back(static_cast<std::size_t>(t.bytes) / sizeof(float));
-        first.read(t, values.back().data());
-        all.push_back(ht::tensor_source::of<float>(t.name.substr(std::string("transformer.").size()), t.shape, values.back()));
-    }
-    values.emplace_back(16 * 16, 1.0f);
-    all.push_back(ht::tensor_source::of<float>("h.0.attn.bias", {1, 1, 16, 16}, values.back()));
-    values.emplace_back(1, -1e4f);
-    all.push_back(ht::tensor_source::of<float>("h.0.attn.masked_bias", {}, values.back()));
-    values.emplace_back(32 * 16, 0.5f);
-    all.push_back(ht::tensor_source::of<float>("lm_head.weight", {32, 16}, values.back()));
     const auto file = folder.path() / "gpt2.safetensors";
-    ht::write_safetensors(file, all);
     ht::cpu device{{.threads = 1}};
     const ht::nn::gpt_config c = ht::read_gpt2_config(golden_folder);
-    ht::nn::gpt<ht::full_fp32> one{device, c}, two{device, c};
-    ht::load_gpt2(one, golden_folder), ht::load_gpt2(two, file);
-    for (std::size_t i = 0; i < one.parameters().entries().size(); ++i)
-        CHECK(support::read_masters(one.parameters(), i) == support::read_masters(two.parameters(), i));
+    ht::nn::gpt<ht::full_fp32> one{device, c};
+    ht::load_gpt2(one, golden_folder);
+    changed_tensors t;
+    t["h.0.attn.bias"] = {"h.0.attn.bias", {1, 1, 16, 16}, causal_mask(16)};
+    t["h.0.attn.masked_bias"] = {"h.0.attn.masked_bias", {}, {-1e4f}, ht::dtype::bf16};
+    t["lm_head.weight"] = {"lm_head.weight", {32, 16}, t["wte.weight"].data};
+    const auto is_read = [&] {
+        t.write(file);
+        ht::nn::gpt<ht::full_fp32> two{device, c};
+        ht::load_gpt2(two, file);
+        for (std::size_t i = 0; i < one.parameters().entries().size(); ++i)
+            CHECK(support::read_masters(one.parameters(), i) == support::read_masters(two.parameters(), i));
+    };
+    is_read();
+    // transformers ties the two whichever of them the file has.
+    std::erase_if(t.all, [](const auto& v) { return v.name == "wte.weight"; });
+    is_read();
+}
+
+TEST_CASE("gpt2: a head that was trained apart, and a mask that is not causal, are refused") {
+    const support::temporary_folder folder;
+    const auto file = folder.path() / "gpt2.safetensors";
+    ht::cpu device{{.threads = 1}};
+    ht::nn::gpt<ht::full_fp32> model{device, ht::read_gpt2_config(golden_folder)};
+    const auto said_of = [&](const changed_tensors& t) {
+        t.write(file);
+        const auto before = support::read_masters(model.parameters(), 0);
+        const std::string said = message_of([&] { ht::load_gpt2(model, file); });
+        if (said != "no error") CHECK(support::read_masters(model.parameters(), 0) == before);
+        return said;
+    };
+    changed_tensors head;
+    head["lm_head.weight"] = {"lm_head.weight", {32, 16}, head["wte.weight"].data};
+    head["lm_head.weight"].data.back() += 1.0f;
+    CHECK(said_of(head).ends_with(
+        "gpt2.safetensors: lm_head.weight has other values than wte.weight, so this head was trained apart; "
+        "that of ht::nn::gpt is the table of tokens"));
+    head["lm_head.weight"].data = head["wte.weight"].data;
+    head["lm_head.weight"].type = ht::dtype::f16;  // each rounded, so others
+    CHECK(said_of(head).find("lm_head.weight has other values") != std::string::npos);
+    head["lm_head.weight"].type = ht::dtype::f64;
+    CHECK(said_of(head) == "no error");
+    head["lm_head.weight"].shape = {16, 32};
+    CHECK(said_of(head).ends_with("lm_head.weight is F64 (16, 32), wte.weight F32 (32, 16)"));
+
+    changed_tensors mask;
+    auto& bias = mask["h.1.attn.bias"] = {"h.1.attn.bias", {1, 1, 16, 16}, causal_mask(16), ht::dtype::f16};
+    bias.data[3] = 1.0f;
+    CHECK(said_of(mask).ends_with(
+        "h.1.attn.bias is no causal mask, so this model's attention is another than that of ht::nn::gpt"));
+    bias.data = causal_mask(16), bias.data[16] = 0.0f;
+    CHECK(said_of(mask).find("h.1.attn.bias is no causal mask") != std::string::npos);
+    bias.shape = {256};
+    CHECK(said_of(mask).find("h.1.attn.bias is no causal mask") != std::string::npos);
+    bias = {"h.1.attn.masked_bias", {}, {-1.0f}};
+    CHECK(said_of(mask).ends_with(
+        "h.1.attn.masked_bias is no number of -1000 or less, so this model's attention is another than that of "
+        "ht::nn::gpt"));
+    bias = {"h.2.attn.bias", {1, 1, 16, 16}, causal_mask(16)};  // of a layer that the model does not have
+    CHECK(said_of(mask).find("unexpected: h.2.attn.bias") != std::string::npos);
+    bias = {"h.0.crossattention.attn.bias", {1}, {0.0f}};
+    CHECK(said_of(mask).find("unexpected: h.0.crossattention.attn.bias") != std::string::npos);
+}
+
+TEST_CASE(
+    "gpt2: a saved configuration makes up nothing, and keeps what halftone does not have of the one that it is to be "
+    "like") {
+    const support::temporary_folder folder;
+    ht::cpu device{{.threads = 1}};
+    ht::nn::gpt_config c = ht::read_gpt2_config(golden_folder);
+    c.dropout = 0.25f;
+    ht::nn::gpt<ht::amp_bf16> model{device, c};
+    const auto saved = [&] { return nlohmann::json::parse(text_of(folder.path() / "config.json")); };
+    ht::save_gpt2(model, folder.path());
+    // An absent key would have transformers' default, 50256.
+    for (const char* const id : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
+        CHECK(saved().contains(id));
+        CHECK(saved()[id].is_null());
+    }
+    CHECK(saved()["embd_pdrop"] == 0.25);
+    CHECK(saved()["attn_pdrop"] == 0.0);
+
+    const support::temporary_folder other;
+    nlohmann::json theirs = nlohmann::json::parse(text_of(golden_folder / "config.json"));
+    theirs["bos_token_id"] = 1, theirs["eos_token_id"] = {2, 3}, theirs["pad_token_id"] = 4, theirs["attn_pdrop"] = 0.1;
+    theirs["embd_pdrop"] = 0.3, theirs["n_inner"] = 64, theirs["own"] = "é", theirs["architectures"] = {"GPT2Model"};
+    theirs["activation_function"] = "gelu_fast";
+    theirs["dtype"] = "bfloat16", theirs["torch_dtype"] = "bfloat16",
+    theirs["quantization_config"] = nlohmann::json::object();
+    const auto config = other.write("config.json", theirs.dump());
+    other.write("generation_config.json", "{\"eos_token_id\": [2, 3]}");
+    nlohmann::json expected = theirs;
+    expected["architectures"] = {"GPT2LMHeadModel"};
+    for (const char* const of_weights : {"dtype", "torch_dtype", "quantization_config"}) expected.erase(of_weights);
+    c.dropout = 0;
+    ht::nn::gpt<ht::amp_bf16> plain{device, c};
+    for (const auto& like : {other.path(), config}) {
+        ht::save_gpt2(plain, folder.path(), {.like = like});
+        CHECK(saved() == expected);
+        CHECK(text_of(folder.path() / "generation_config.json") == "{\"eos_token_id\": [2, 3]}");
+    }
+    // A model that was trained with dropout has its own.
+    ht::save_gpt2(model, folder.path(), {.type = ht::dtype::bf16, .like = other.path()});
+    expected["embd_pdrop"] = expected["resid_pdrop"] = 0.25;
+    CHECK(saved() == expected);
+    // In place, and from a folder that it was saved to.
+    ht::save_gpt2(model, folder.path(), {.like = folder.path()});
+    CHECK(saved() == expected);
+    ht::load_gpt2(plain, folder.path());
+
+    c.heads = 2;
+    const ht::nn::gpt<ht::amp_bf16> of_other_size{device, c};
+    const support::temporary_folder none;
+    CHECK(message_of([&] {
+              ht::save_gpt2(of_other_size, none.path() / "new", {.like = other.path()});
+          }).ends_with("config.json is of another model: n_head is 4, not 2"));
+    CHECK(!std::filesystem::exists(none.path() / "new"));
 }
 
 TEST_CASE("gpt2: a configuration of another model, or of what halftone does not compute, is refused") {
@@ -156,7 +301,12 @@ TEST_CASE("gpt2: a configuration of another model, or of what halftone does not 
     CHECK(said_of("n_layer", "two").ends_with("n_layer is missing, or no integer"));
     CHECK(said_of("n_layer", 1e9).ends_with("n_layer is missing, or no integer"));
     CHECK(said_of("n_inner", 64) == "no error");
-    CHECK(said_of("activation_function", "gelu_pytorch_tanh") == "no error");
+    // transformers has five names for gelu's approximation by a hyperbolic tangent; "gelu" is the exact one.
+    for (const char* const same : {"gelu_pytorch_tanh", "gelu_fast", "gelu_python_tanh", "gelu_accurate"})
+        CHECK(said_of("activation_function", same) == "no error");
+    for (const char* const another : {"gelu", "gelu_python", "quick_gelu", "gelu_10"})
+        CHECK(said_of("activation_function", another).ends_with("expected \"gelu_new\""));
+    CHECK(said_of("add_cross_attention", true).ends_with("add_cross_attention is true; expected false"));
     std::ofstream(file) << "[]";
     CHECK(message_of([&] { ht::read_gpt2_config(file); }).ends_with("model_type is not \"gpt2\""));
     std::ofstream(file) << "{";
@@ -167,20 +317,54 @@ TEST_CASE("gpt2: a configuration of another model, or of what halftone does not 
 }
 
 TEST_CASE("gpt2: weights of another size are refused with their names, and the model is as it was") {
+    const support::temporary_folder folder;
+    std::filesystem::copy_file(golden_folder / "model.safetensors",
+                               folder.path() / "model.safetensors");  // no config.json
     ht::cpu device{{.threads = 1}};
     ht::nn::gpt_config c = ht::read_gpt2_config(golden_folder);
     c.layers = 3, c.context = 17;
     ht::nn::gpt<ht::full_fp32> model{device, c};
     const auto before = support::read_masters(model.parameters(), 0);
-    const std::string said = message_of([&] { ht::load_gpt2(model, golden_folder); });
+    const std::string said = message_of([&] { ht::load_gpt2(model, folder.path()); });
     CHECK(said.find("missing: transformer.h.2.ln_1.weight, transformer.h.2.ln_1.bias, transformer.h.2.attn.c_attn.weight") !=
           std::string::npos);
     CHECK(said.find("of another shape or type: transformer.wpe.weight (16, 16), which is (17, 16)") != std::string::npos);
     CHECK(support::read_masters(model.parameters(), 0) == before);
     c.layers = 1, c.context = 16;
     ht::nn::gpt<ht::full_fp32> shallow{device, c};
-    CHECK(message_of([&] { ht::load_gpt2(shallow, golden_folder); }).find("unexpected: transformer.h.1.attn.c_attn.bias") !=
-          std::string::npos);
+    CHECK(message_of([&] {
+              ht::load_gpt2(shallow, folder.path());
+          }).find("unexpected: transformer.h.1.attn.c_attn.bias") != std::string::npos);
+}
+
+TEST_CASE("gpt2: the config.json beside the weights is compared with the model, also where no shape tells") {
+    ht::cpu device{{.threads = 1}};
+    ht::nn::gpt_config c = ht::read_gpt2_config(golden_folder);
+    c.heads = 2;
+    ht::nn::gpt<ht::full_fp32> model{device, c};
+    const auto before = support::read_masters(model.parameters(), 0);
+    for (const auto& path : {golden_folder, golden_folder / "model.safetensors"}) {
+        CHECK(message_of([&] {
+                  ht::load_gpt2(model, path);
+              }).ends_with("config.json is of another model: n_head is 4, not 2"));
+        CHECK(support::read_masters(model.parameters(), 0) == before);
+    }
+    const support::temporary_folder folder;
+    std::filesystem::copy_file(golden_folder / "model.safetensors", folder.path() / "model.safetensors");
+    nlohmann::json config = nlohmann::json::parse(text_of(golden_folder / "config.json"));
+    config["n_head"] = 2, config["tie_word_embeddings"] = false;
+    std::ofstream(folder.path() / "config.json") << config;
+    CHECK(message_of([&] {
+              ht::load_gpt2(model, folder.path());
+          }).ends_with("tie_word_embeddings is false; expected true"));
+    config["tie_word_embeddings"] = true;
+    std::ofstream(folder.path() / "config.json") << config;
+    CHECK(message_of([&] { ht::load_gpt2(model, folder.path()); }) == "no error");
+    c.layers = 3, c.context = 17, c.vocabulary = 33, c.width = 18;
+    ht::nn::gpt<ht::full_fp32> other{device, c};
+    CHECK(message_of([&] { ht::load_gpt2(other, folder.path()); })
+              .ends_with("is of another model: vocab_size is 32, not 33; n_positions is 16, not 17; n_layer is 2, not "
+                         "3; n_embd is 16, not 18"));
 }
 
 /// The error of a model's logits that roundings let expect: independent ones add in squares, and the sum of n products or squares has n of

@@ -5,7 +5,7 @@
 ///
 ///     ht::nn::gpt<ht::amp_bf16> model{device, ht::read_gpt2_config("gpt2")};      // a folder, or its config.json
 ///     ht::load_gpt2(model, "gpt2");                                               // a folder, a .safetensors file or an index
-///     ht::save_gpt2(model, "tuned");            // transformers: GPT2LMHeadModel.from_pretrained("tuned")
+///     ht::save_gpt2(model, "tuned", {.like = "gpt2"});      // transformers: GPT2LMHeadModel.from_pretrained("tuned")
 ///
 /// transformers' names and halftone's paths:
 ///
@@ -19,11 +19,18 @@
 ///     transformer.h.0.mlp.c_proj             h.0.mlp.down
 ///     transformer.ln_f.weight, .bias         norm.gain, .bias
 ///
-/// Files without the prefix "transformer.", as GPT-2's first ones are, are read, too. A file's "attn.bias" and
-/// "attn.masked_bias", which are constants, and its "lm_head.weight", which is the table of tokens, are ignored.
+/// Files without the prefix "transformer.", as GPT-2's first ones are, are read, too. Old files have "attn.bias", the causal
+/// mask, and "attn.masked_bias", what stands for a masked score, in each block, and "lm_head.weight", the table of tokens
+/// again, or instead of "wte.weight". They are compared with what they should be: transformers saves a head that was trained
+/// apart beside "tie_word_embeddings": true, too, and reads it apart.
 #pragma once
 
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <set>
 #include <string>
+#include <vector>
 
 #include <halftone/io/weights.hpp>
 #include <halftone/nn/gpt.hpp>
@@ -56,9 +63,100 @@ inline std::string gpt2_name(const std::string& path) {
 inline bool is_transposed_in_gpt2(const std::string& path) {
     return path.starts_with("h.") && path.ends_with(".weight");
 }
-inline bool is_no_weight_of_gpt2(const std::string& name) {
-    return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") || name == "lm_head.weight";
+/// The number N of "PREFIXh.N.attn.END"; -1 for another name.
+inline int gpt2_block_of(std::string_view name, std::string_view prefix, std::string_view end) {
+    const std::string begin = std::string(prefix) + "h.";
+    if (!name.starts_with(begin) || !name.ends_with(end) || name.size() <= begin.size() + end.size()) return -1;
+    const std::string number(name.substr(begin.size(), name.size() - begin.size() - end.size()));
+    if (number.size() > 5 || number.find_first_not_of("0123456789") != std::string::npos) return -1;
+    return std::stoi(number);
 }
+
+inline std::vector<std::byte> bytes_of_tensor(const tensor_files& files, const tensor_info& t) {
+    std::vector<std::byte> bytes(static_cast<std::size_t>(t.bytes));
+    files.read(t, bytes.data());
+    return bytes;
+}
+/// Whether two tensors of one shape have the same numbers, whatever their types.
+inline bool have_equal_values(const tensor_files& files, const tensor_info& a, const tensor_info& b) {
+    const std::vector<std::byte> x = bytes_of_tensor(files, a), y = bytes_of_tensor(files, b);
+    if (a.type == b.type) return x == y;
+    constexpr std::size_t most = 4096;
+    double of_x[most], of_y[most];
+    for (std::size_t first = 0; first < a.count(); first += most) {
+        const std::size_t count = std::min(most, a.count() - first);
+        convert(a.type, x.data() + first * size_of(a.type), dtype::f64, reinterpret_cast<std::byte*>(of_x), count);
+        convert(b.type, y.data() + first * size_of(b.type), dtype::f64, reinterpret_cast<std::byte*>(of_y), count);
+        if (std::memcmp(of_x, of_y, count * sizeof(double)) != 0) return false;
+    }
+    return true;
+}
+/// Whether a tensor (1, 1, n, n) of any type is zero above its diagonal, and only there.
+inline bool is_causal_mask(const tensor_files& files, const tensor_info& t) {
+    if (t.shape.size() != 4 || t.shape[0] != 1 || t.shape[1] != 1 || t.shape[2] != t.shape[3] || t.bytes == 0)
+        return false;
+    const std::vector<std::byte> bytes = bytes_of_tensor(files, t);
+    const auto side = static_cast<std::size_t>(t.shape[2]);
+    const std::size_t each = bytes.size() / (side * side);
+    for (std::size_t i = 0; i < side * side; ++i) {
+        const auto* const from = bytes.data() + i * each;
+        const bool is_zero = std::all_of(from, from + each, [](std::byte b) { return b == std::byte{0}; });
+        if (is_zero != (i % side > i / side)) return false;
+    }
+    return true;
+}
+/// Whether a tensor is one number that makes a probability 0 in any type: the usual one is -10000, -9984 in bfloat16.
+inline bool is_masked_score(const tensor_files& files, const tensor_info& t) {
+    if (!is_float(t.type) || t.count() != 1) return false;
+    float value = 0;
+    convert(t.type, bytes_of_tensor(files, t).data(), dtype::f32, reinterpret_cast<std::byte*>(&value), 1);
+    return value <= -1000.0f;
+}
+
+/// How a file stores a GPT-2.
+struct gpt2_file_names {
+    std::string prefix;  ///< "transformer." or nothing
+    std::string table;   ///< the name of the table of tokens
+
+    explicit gpt2_file_names(const tensor_files& files) {
+        prefix = files.find("wte.weight") != nullptr || files.find("wpe.weight") != nullptr ? "" : "transformer.";
+        const bool has_head_alone =
+            files.find(prefix + "wte.weight") == nullptr && files.find("lm_head.weight") != nullptr;
+        table = has_head_alone ? "lm_head.weight" : prefix + "wte.weight";
+    }
+    std::string operator()(const std::string& path) const {
+        return path == "embed.tokens" ? table : prefix + gpt2_name(path);
+    }
+    /// Whether a tensor holds what nn::gpt has without it. Throws safetensors_error if it holds something else.
+    bool is_implied(const std::string& where, const tensor_files& files, int layers, const tensor_info& t) const {
+        const auto has_block = [&](const char* end) {
+            const int block = gpt2_block_of(t.name, prefix, end);
+            return block >= 0 && block < layers;
+        };
+        const char* const otherwise = ", so this model's attention is another than that of ht::nn::gpt";
+        if (has_block(".attn.bias")) {
+            if (!is_causal_mask(files, t))
+                fail<safetensors_error>(where, ": ", t.name, " is no causal mask", otherwise);
+            return true;
+        }
+        if (has_block(".attn.masked_bias")) {
+            if (!is_masked_score(files, t))
+                fail<safetensors_error>(where, ": ", t.name, " is no number of -1000 or less", otherwise);
+            return true;
+        }
+        const tensor_info* const tokens = files.find(table);
+        if (t.name != "lm_head.weight" || tokens == nullptr) return false;
+        if (t.shape != tokens->shape || !is_float(t.type) || !is_float(tokens->type)) {
+            fail<safetensors_error>(where, ": ", t.name, " is ", name(t.type), ' ', shape_text(t.shape), ", ", table,
+                                    ' ', name(tokens->type), ' ', shape_text(tokens->shape));
+        }
+        if (!have_equal_values(files, t, *tokens)) {
+            fail<safetensors_error>(where, ": ", t.name, " has other values than ", table,
+                                    ", so this head was trained apart; that of ht::nn::gpt is the table of tokens");
+        }
+        return true;
+    }
+};
 
 inline std::filesystem::path config_file_of(const std::filesystem::path& path) {
     return std::filesystem::is_directory(path) ? path / "config.json" : path;
@@ -75,17 +173,19 @@ inline extent config_size(const std::string& where, const nlohmann::json& config
 }  // namespace detail
 
 /// The sizes of a GPT-2 from its config.json; `path` is this file or its folder. Throws io_error, and safetensors_error for
-/// the configuration of another model, and for what ht::nn::gpt does not compute: another activation than gelu_new,
-/// another width of the perceptron than four times the model's, another epsilon than 1e-5, an untied head, scores that
-/// are not scaled by the square root of the head's size.
+/// the configuration of another model, and for what ht::nn::gpt does not compute: another activation than gelu_new, which
+/// transformers also calls gelu_fast, gelu_accurate, gelu_pytorch_tanh and gelu_python_tanh, another width of the perceptron
+/// than four times the model's, another epsilon than 1e-5, an untied head, cross-attention, scores that are not scaled by the
+/// square root of the head's size.
 inline nn::gpt_config read_gpt2_config(const std::filesystem::path& path) {
     const std::filesystem::path file = detail::config_file_of(path);
     const std::string where = file.string();
     const auto config = detail::parse_json<safetensors_error>(where, detail::read_small_file(file, most_header_bytes));
     if (!config.is_object() || config.value("model_type", nlohmann::json()) != "gpt2")
         fail<safetensors_error>(where, ": model_type is not \"gpt2\"");
-    const auto expect = [&](const char* field, const nlohmann::json& expected, const nlohmann::json& also = nullptr) {
-        if (!config.contains(field) || config[field] == expected || config[field] == also) return;
+    const auto expect = [&](const char* field, const nlohmann::json& expected,
+                            const std::set<nlohmann::json>& also = {}) {
+        if (!config.contains(field) || config[field] == expected || also.count(config[field]) != 0) return;
         fail<safetensors_error>(where, ": ", field, " is ", detail::shown(config[field].dump()), "; expected ", expected.dump());
     };
     constexpr extent most = extent{1} << 24;
@@ -95,58 +195,115 @@ inline nn::gpt_config read_gpt2_config(const std::filesystem::path& path) {
     c.layers = static_cast<int>(detail::config_size(where, config, "n_layer", 1 << 16));
     c.heads = detail::config_size(where, config, "n_head", most);
     c.width = detail::config_size(where, config, "n_embd", most);
-    expect("activation_function", "gelu_new", "gelu_pytorch_tanh");
-    expect("n_inner", 4 * c.width);  // also null
+    // transformers' names for one formula: in float64 they differ by 9.2e-13 at most, the last digits of sqrt(2 / pi).
+    expect("activation_function", "gelu_new", {"gelu_pytorch_tanh", "gelu_fast", "gelu_python_tanh", "gelu_accurate"});
+    expect("n_inner", 4 * c.width, {nullptr});
     expect("layer_norm_epsilon", 1e-5);
     expect("tie_word_embeddings", true);
     expect("scale_attn_weights", true);
     expect("scale_attn_by_inverse_layer_idx", false);
+    expect("add_cross_attention", false);
     return c;
 }
 
+namespace detail {
+
+/// Throws safetensors_error if a config.json is of a model that nn::gpt does not compute, or of one of other sizes.
+inline void check_gpt2_config(const std::filesystem::path& file, const nn::gpt_config& model) {
+    const nn::gpt_config c = read_gpt2_config(file);
+    std::string others;
+    const auto compare = [&](const char* field, extent there, extent here) {
+        if (there != here) others += sentence(others.empty() ? "" : "; ", field, " is ", there, ", not ", here);
+    };
+    compare("vocab_size", c.vocabulary, model.vocabulary);
+    compare("n_positions", c.context, model.context);
+    compare("n_layer", c.layers, model.layers);
+    compare("n_head", c.heads, model.heads);
+    compare("n_embd", c.width, model.width);
+    if (!others.empty()) fail<safetensors_error>(file.string(), " is of another model: ", others);
+}
+
+}  // namespace detail
+
 /// Reads the weights of a GPT-2 into a model of its sizes: from a .safetensors file, an index, or a folder with either. All
-/// or nothing, as load_weights, which names what is missing, unexpected or of another shape.
+/// or nothing, as load_weights, which names what is missing, unexpected or of another shape. A config.json beside the
+/// weights is compared with the model: numbers of heads, for one, have no shape. Throws safetensors_error, too, for a head
+/// with other values than the table of tokens, and for a mask that is not causal.
 template <class P>
 void load_gpt2(nn::gpt<P>& model, const std::filesystem::path& path) {
     const tensor_files files(path);
-    const std::string prefix = files.find("wte.weight") == nullptr ? "transformer." : "";
+    const std::filesystem::path config =
+        (std::filesystem::is_directory(path) ? path : path.parent_path()) / "config.json";
+    if (std::filesystem::exists(config)) detail::check_gpt2_config(config, model.config());
+    const detail::gpt2_file_names names(files);
+    std::set<std::string> implied;
+    for (const tensor_info& t : files.tensors()) {
+        if (t.name != names.table && names.is_implied(path.string(), files, model.config().layers, t))
+            implied.insert(t.name);
+    }
     detail::load_weights_of(model.parameters(), files, path.string(),
-                            {.names = [prefix](const std::string& at) { return prefix + detail::gpt2_name(at); },
+                            {.names = names,
                              .transposed = &detail::is_transposed_in_gpt2,
-                             .ignored = &detail::is_no_weight_of_gpt2});
+                             .ignored = [&implied](const std::string& name) { return implied.count(name) != 0; }});
 }
 
-/// Writes a model's weights and its config.json into a folder, which transformers loads. `type`, if given, is the type of
-/// all weights. The weights are written before the configuration. Throws io_error.
-template <class P>
-void save_gpt2(const nn::gpt<P>& model, const std::filesystem::path& folder, std::optional<dtype> type = std::nullopt) {
-    const nn::gpt_config& c = model.config();
-    save_weights(model, folder,
-                 {.type = type,
-                  .names = [](const std::string& at) { return "transformer." + detail::gpt2_name(at); },
-                  .transposed = &detail::is_transposed_in_gpt2});
-    const nlohmann::json config = {{"architectures", {"GPT2LMHeadModel"}},
-                                   {"model_type", "gpt2"},
-                                   {"vocab_size", c.vocabulary},
-                                   {"n_positions", c.context},
-                                   {"n_ctx", c.context},
-                                   {"n_embd", c.width},
-                                   {"n_layer", c.layers},
-                                   {"n_head", c.heads},
-                                   {"n_inner", nullptr},
-                                   {"bos_token_id", c.vocabulary - 1},
-                                   {"eos_token_id", c.vocabulary - 1},
-                                   {"activation_function", "gelu_new"},
-                                   {"layer_norm_epsilon", 1e-5},
-                                   {"embd_pdrop", c.dropout},
-                                   {"resid_pdrop", c.dropout},
-                                   {"attn_pdrop", 0.0},
-                                   {"scale_attn_weights", true},
-                                   {"tie_word_embeddings", true}};
-    detail::durable_file file(folder / "config.json");
-    const std::string text = config.dump(2) + '\n';
+/// How a GPT-2 is saved.
+struct save_gpt2_options {
+    std::optional<dtype> type = std::nullopt;  ///< of all weights; by default each parameter's own
+    /// A folder of transformers, or its config.json: what halftone does not have, ids of special tokens, dropouts and whatever
+    /// else, is taken from there, and generation_config.json is copied. By default such ids are null.
+    std::filesystem::path like{};
+};
+
+namespace detail {
+
+/// A configuration with nothing made up. Keys whose value is null are needed: without them transformers has GPT-2's ids.
+inline nlohmann::json gpt2_config_of(const nn::gpt_config& c) {
+    return {{"model_type", "gpt2"},       {"vocab_size", c.vocabulary}, {"n_positions", c.context},
+            {"n_ctx", c.context},         {"n_embd", c.width},          {"n_layer", c.layers},
+            {"n_head", c.heads},          {"n_inner", nullptr},         {"bos_token_id", nullptr},
+            {"eos_token_id", nullptr},    {"pad_token_id", nullptr},    {"activation_function", "gelu_new"},
+            {"layer_norm_epsilon", 1e-5}, {"embd_pdrop", 0.0},          {"resid_pdrop", 0.0},
+            {"attn_pdrop", 0.0},          {"scale_attn_weights", true}, {"tie_word_embeddings", true}};
+}
+inline void write_text(const std::filesystem::path& path, const std::string& text) {
+    durable_file file(path);
     file.write(text.data(), text.size());
     file.commit();
+}
+
+}  // namespace detail
+
+/// Writes a model's weights and its config.json into a folder, which transformers loads; the configuration after the
+/// weights. Dropouts of the model replace those of `like` unless they are 0. Throws io_error, and safetensors_error if
+/// `like` is of another model.
+template <class P>
+void save_gpt2(const nn::gpt<P>& model, const std::filesystem::path& folder, const save_gpt2_options& options = {}) {
+    const nn::gpt_config& c = model.config();
+    nlohmann::json config = detail::gpt2_config_of(c);
+    std::optional<std::string> generation;
+    if (!options.like.empty()) {
+        const std::filesystem::path file = detail::config_file_of(options.like),
+                                    beside = file.parent_path() / "generation_config.json";
+        detail::check_gpt2_config(file, c);
+        config = detail::parse_json<safetensors_error>(file.string(), detail::read_small_file(file, most_header_bytes));
+        // What describes the weights is the files' own.
+        for (const char* const of_weights : {"dtype", "torch_dtype", "quantization_config"}) config.erase(of_weights);
+        if (std::filesystem::exists(beside)) generation = detail::read_small_file(beside, most_header_bytes);
+    }
+    config["architectures"] = nlohmann::json::array({"GPT2LMHeadModel"});
+    if (c.dropout != 0) config["embd_pdrop"] = config["resid_pdrop"] = c.dropout;
+    save_weights(model, folder,
+                 {.type = options.type,
+                  .names = [](const std::string& at) { return "transformer." + detail::gpt2_name(at); },
+                  .transposed = &detail::is_transposed_in_gpt2});
+    if (generation) detail::write_text(folder / "generation_config.json", *generation);
+    detail::write_text(folder / "config.json", config.dump(2) + '\n');
+}
+/// The same, with all weights of this type.
+template <class P>
+void save_gpt2(const nn::gpt<P>& model, const std::filesystem::path& folder, dtype type) {
+    save_gpt2(model, folder, save_gpt2_options{.type = type});
 }
 
 }  // namespace HALFTONE_ABI
