@@ -349,6 +349,11 @@ TEST_CASE("checkpoint of ranks: names of ranges, both ways") {
     CHECK(describe_range("f", info(ht::detail::range_name("s", {}, 0, 1), {1}), true).shape.empty());
     for (const char* const wrong : {"w[]", "w[0:6]", "w[0:6 of 4,5,]", "w[0:6 of 2,2]", "w[6:0 of 4,5]", "w[0:5 of 4,5]", "w[-1:5 of 4,5]", "w[0:6 of 4,-5]", "w[0:6 of 99999999999999999999]", "w[0:6 of 4,5 ]"})
         CHECK_THROWS_AS(describe_range("f", info(wrong, {6}), true), ht::checkpoint_error);
+    ht::tensor_info packed = info("w", {6});
+    packed.type = ht::dtype::f4;
+    for (const bool is_sharded : {false, true})
+        CHECK_THROWS_WITH_AS(describe_range("f", packed, is_sharded), "f: w is F4, which no checkpoint has",
+                             ht::checkpoint_error);
 }
 
 }  // namespace dist_checkpoint_tests

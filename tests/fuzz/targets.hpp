@@ -47,6 +47,7 @@ inline void safetensors(const std::uint8_t* bytes, std::size_t size) {
     std::uint64_t sum = 0;
     for (const ht::tensor_info& t : header.tensors) {
         if (t.first > size || t.bytes > size - t.first) __builtin_trap();
+        if (t.count() * ht::bits_of(t.type) != t.bytes * 8) __builtin_trap();
         for (std::uint64_t i = 0; i < t.bytes; ++i) sum += bytes[t.first + i];
     }
     if (sum == ~std::uint64_t{0}) __builtin_trap();  // so that the bytes are read

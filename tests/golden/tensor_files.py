@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: MIT
 """Files between Python's safetensors and halftone: python3 tests/golden/tensor_files.py [OURS] writes
-safetensors_types.safetensors and array.npy, whose tensors tests/io compares, and checks that Python reads OURS, the file
-that tests/io/safetensors.cpp writes, as the same tensors. Needs torch, numpy and safetensors."""
+safetensors_types.safetensors, safetensors_other_types.safetensors and array.npy, whose tensors tests/io compares, and checks
+that Python reads OURS, the file that tests/io/safetensors.cpp writes, as the same tensors. Needs torch, numpy and safetensors
+0.8, whose 22 types these are."""
+import json
 import os
+import struct
 import sys
 
 import numpy
 import torch
-from safetensors import safe_open
+from safetensors import deserialize, safe_open
 from safetensors.torch import load_file, save_file
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -30,6 +33,27 @@ def tensors():
     return made
 
 
+OTHER_BITS = {'C64': 64, 'F8_E8M0': 8, 'F8_E4M3FNUZ': 8, 'F8_E5M2FNUZ': 8, 'F6_E2M3': 6, 'F6_E3M2': 6, 'F4': 4}
+
+
+def other_types():
+    """A file with four elements of each type that halftone does not convert, and a bias in F32; safetensors has to take it."""
+    header, body = {}, b''
+    for name, bits in {'F32': 32, **OTHER_BITS}.items():
+        data = struct.pack('<4f', 1, 2, 3, 4) if name == 'F32' else bytes(range(bits // 2))
+        header['bias' if name == 'F32' else 'of.' + name] = {
+            'dtype': name, 'shape': [2, 2], 'data_offsets': [len(body), len(body) + len(data)]}
+        body += data
+    text = json.dumps(header).encode()
+    text += b' ' * (-len(text) % 8)
+    whole = struct.pack('<Q', len(text)) + text + body
+    read = dict(deserialize(whole))
+    assert {name: t['dtype'] for name, t in read.items()} == {name: t['dtype'] for name, t in header.items()}, read
+    return whole
+
+
+with open(os.path.join(HERE, 'safetensors_other_types.safetensors'), 'wb') as written:
+    written.write(other_types())
 theirs = os.path.join(HERE, 'safetensors_types.safetensors')
 save_file(tensors(), theirs, metadata={'format': 'pt', 'written by': 'Python'})
 numpy.save(os.path.join(HERE, 'array.npy'), numpy.arange(6, dtype=numpy.float32).reshape(2, 3) / 4)

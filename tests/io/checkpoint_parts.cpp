@@ -94,6 +94,18 @@ TEST_CASE("checkpoint: a tensor that no parameter has is refused") {
     contents[0].tensors.push_back(ht::tensor_source::of<float>("more", {}, std::span<const float>(&one, 1)));
     ht::detail::write_checkpoint(folder.path(), {.step = 1}, contents);
     has(refused([&] { ht::load_checkpoint(folder.path() / "checkpoint-1", {}, here); }), "unexpected: more");
+    // Of a type that halftone does not convert, as a tensor too many and in a parameter's place.
+    const auto codes = [](std::byte* to, std::size_t, std::size_t bytes) { std::fill_n(to, bytes, std::byte{0x22}); };
+    contents[0].tensors.back() = {"more", ht::dtype::f4, {2, 2}, codes};
+    ht::detail::write_checkpoint(folder.path(), {.step = 2}, contents);
+    has(refused([&] { ht::load_checkpoint(folder.path() / "checkpoint-2", {}, here); }), "unexpected: more");
+    contents[0].tensors.pop_back();
+    ht::tensor_source& first = contents[0].tensors.front();
+    first.type = ht::dtype::f8_e8m0, first.read = codes;
+    ht::detail::write_checkpoint(folder.path(), {.step = 3}, contents);
+    has(refused(
+            [&] { ht::load_checkpoint(folder.path() / "checkpoint-3", {.policy = ht::policy_change::convert}, here); }),
+        "which is F8_E8M0 (");
 }
 
 TEST_CASE("checkpoint: several models have names of their own, in the order in which they are given") {

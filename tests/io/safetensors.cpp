@@ -90,6 +90,56 @@ TEST_CASE("safetensors: what Python wrote is read, for every type") {
                          ht::safetensors_error);
 }
 
+TEST_CASE(
+    "safetensors: a tensor of a type that halftone lacks is described, and refused only where its numbers are asked "
+    "for") {
+    // All of the 22 types of safetensors 0.8 that check_types has not.
+    const std::string others = HALFTONE_TEST_DATA "/safetensors_other_types.safetensors";
+    const ht::safetensors_file file(others);
+    CHECK(file.read<float>("bias") == std::vector<float>{1, 2, 3, 4});
+    const std::pair<ht::dtype, std::size_t> bits[]{
+        {ht::dtype::c64, 64},    {ht::dtype::f8_e8m0, 8}, {ht::dtype::f8_e4m3fnuz, 8}, {ht::dtype::f8_e5m2fnuz, 8},
+        {ht::dtype::f6_e2m3, 6}, {ht::dtype::f6_e3m2, 6}, {ht::dtype::f4, 4}};
+    CHECK(file.tensors().size() == 1 + std::size(bits));
+    const support::temporary_folder folder;
+    std::vector<ht::tensor_source> copies;
+    for (const auto& [type, each] : bits) {
+        const std::string name = std::string("of.") + ht::name(type);
+        CAPTURE(name);
+        const ht::tensor_info* const t = file.find(name);
+        REQUIRE(t != nullptr);
+        CHECK(t->type == type);
+        CHECK(ht::bits_of(type) == each);
+        CHECK(t->bytes == each / 2);
+        CHECK(t->count() == 4);
+        CHECK(!ht::is_float(type));
+        CHECK_THROWS_WITH_AS(
+            file.read<float>(name),
+            (others + ": '" + name + "' is " + ht::name(type) + ", which is not converted to F32").c_str(),
+            ht::safetensors_error);
+        std::vector<std::byte> bytes(t->bytes);
+        file.read(*t, bytes.data());  // its bytes can be copied
+        CHECK(bytes.back() == static_cast<std::byte>(each / 2 - 1));
+        copies.push_back({name, type, t->shape, [bytes](std::byte* to, std::size_t first, std::size_t count) {
+                              std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(first), count, to);
+                          }});
+    }
+    const auto path = folder.path() / "copy.safetensors";
+    ht::write_safetensors(path, copies);
+    const ht::safetensors_file copy(path);
+    for (const ht::tensor_info& t : copy.tensors()) {
+        std::vector<std::byte> here(t.bytes), there(t.bytes);
+        copy.read(t, here.data()), file.read(*file.find(t.name), there.data());
+        CHECK(here == there);
+    }
+    CHECK_THROWS_WITH_AS(ht::size_of(ht::dtype::f6_e2m3), "size_of: an element of F6_E2M3 has 6 bits",
+                         ht::argument_error);
+    CHECK(ht::size_of(ht::dtype::c64) == 8);
+    copies = {{"a", ht::dtype::f4, {3}, [](std::byte*, std::size_t, std::size_t) {}}};
+    CHECK_THROWS_WITH_AS(ht::write_safetensors(path, copies), "write_safetensors: a (3): no valid shape",
+                         ht::shape_error);
+}
+
 TEST_CASE("safetensors: what halftone writes has the bytes that Python has read") {
     const support::temporary_folder folder;
     const auto path = folder.path() / "ours.safetensors";
@@ -131,15 +181,25 @@ TEST_CASE("safetensors: malformed files are refused") {
         {R"({"a":{"dtype":"F32","shape":2,"data_offsets":[0,8]}})", 8, "shape is not a list"},
         {R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", 8, "an extent is not an integer from 0"},
         {R"({"a":{"dtype":"F32","shape":[2.0],"data_offsets":[0,8]}})", 8, "an extent is not an integer from 0"},
-        {R"({"a":{"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,8]}})", 8, "an extent is not an integer"},
-        {R"({"a":{"dtype":"F32","shape":[4611686018427387904,4,4],"data_offsets":[0,0]}})", 0, "more elements than fit"},
+        {R"({"a":{"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,8]}})", 8,
+         "an extent is not an integer"},
+        {R"({"a":{"dtype":"F32","shape":[4611686018427387904,4,4],"data_offsets":[0,0]}})", 0,
+         "more elements than fit"},
         {R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}})", 0, "more elements than fit"},
         {R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", 8, "'a' has 8 bytes; expected 12 for F32 (3)"},
+        {R"({"a":{"dtype":"F4","shape":[3],"data_offsets":[0,2]}})", 2, "'a': 3 elements of F4 end within a byte"},
+        {R"({"a":{"dtype":"F6_E3M2","shape":[1,2],"data_offsets":[0,2]}})", 2,
+         "'a': 2 elements of F6_E3M2 end within a byte"},
+        {R"({"a":{"dtype":"F4","shape":[4],"data_offsets":[0,4]}})", 4, "'a' has 4 bytes; expected 2 for F4 (4)"},
+        {R"({"a":{"dtype":"F4","shape":[9223372036854775807,2],"data_offsets":[0,4]}})", 4, "more elements than fit"},
+        {R"({"a":{"dtype":"F6_E2M3","shape":[9223372036854775800],"data_offsets":[0,4]}})", 4,
+         "'a' has 4 bytes; expected 6917529027641081850"},
         {R"({"a":{)" + tensor + R"([8,0]}})", 8, "'a' ends at 0, before it begins at 8"},
         {R"({"a":{)" + tensor + R"([0]}})", 8, "data_offsets is not a pair"},
         {R"({"a":{)" + tensor + R"([-8,0]}})", 8, "a place is not an integer"},
         {R"({"a":{)" + tensor + R"([4,12]}})", 12, "'a' begins at 4, behind a gap from 0"},
-        {R"({"a":{)" + tensor + R"([0,8]},"b":{)" + tensor + R"([4,12]}})", 12, "'b' begins at 4, inside of another tensor, which ends at 8"},
+        {R"({"a":{)" + tensor + R"([0,8]},"b":{)" + tensor + R"([4,12]}})", 12,
+         "'b' begins at 4, inside of another tensor, which ends at 8"},
         {R"({"a":{)" + tensor + R"([0,8]},"b":{)" + tensor + R"([0,8]}})", 8, "inside of another tensor"},
         {R"({"a":{)" + tensor + R"([0,8]},"b":{)" + tensor + R"([9,17]}})", 17, "'b' begins at 9, behind a gap from 8"},
         {one, 7, "its tensors end after 8 bytes, the file after 7: it is truncated"},

@@ -130,6 +130,36 @@ TEST_CASE("weights: other names, and what a file may lack") {
     CHECK(third.gain.master()(0) != first.gain.master()(0));
 }
 
+TEST_CASE("weights: a tensor of a type that halftone lacks is refused if a parameter needs it, and ignored otherwise") {
+    const support::temporary_folder folder;
+    const model<ht::amp_bf16> first(1);
+    model<ht::amp_bf16> second(2);
+    const auto file = folder.path() / "m.safetensors";
+    const auto codes = [](std::byte* to, std::size_t, std::size_t bytes) { std::fill_n(to, bytes, std::byte{0x22}); };
+    auto tensors = ht::detail::weight_sources(first.parameters(), {});
+    tensors.push_back({"scales", ht::dtype::f8_e8m0, {3}, codes});
+    ht::write_safetensors(file, tensors);
+    const std::string begin = "load_weights: " + file.string() + " is of another model: ";
+    CHECK_THROWS_WITH_AS(ht::load_weights(second, file), (begin + "unexpected: scales").c_str(), ht::safetensors_error);
+    ht::load_weights(second, file, {.matching = ht::name_matching::parameters});
+    CHECK(first.bytes() == second.bytes());
+    // The same by an index: the other shard is read.
+    ht::write_tensor_files(folder.path() / "several", tensors, {.max_shard_bytes = 20});
+    model<ht::amp_bf16> third(3);
+    ht::load_weights(third, folder.path() / "several", {.matching = ht::name_matching::parameters});
+    CHECK(first.bytes() == third.bytes());
+
+    tensors.back() = tensors.front();
+    tensors.front().type = ht::dtype::f4, tensors.front().read = codes;
+    tensors.pop_back();
+    ht::write_safetensors(file, tensors);
+    CHECK_THROWS_WITH_AS(ht::load_weights(second, file),
+                         (begin + "of another shape or type: fc.weight, which is F4 there").c_str(),
+                         ht::safetensors_error);
+    for (const ht::dtype type : {ht::dtype::f4, ht::dtype::c64})
+        CHECK_THROWS_AS(ht::save_weights(first, file, {.type = type}), ht::argument_error);
+}
+
 TEST_CASE("weights: all names that do not fit are listed, and the model is untouched") {
     const support::temporary_folder folder;
     const auto file = folder.path() / "m.safetensors";

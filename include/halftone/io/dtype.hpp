@@ -23,23 +23,53 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// The type of a stored tensor's elements.
-enum class dtype : unsigned char { boolean, u8, i8, f8_e5m2, f8_e4m3, i16, u16, f16, bf16, i32, u32, f32, f64, i64, u64 };
+/// The type of a stored tensor's elements: the 22 of safetensors 0.8. Those from c64 on have no C++ type here: files with
+/// them are opened, and their bytes are copied, but not converted.
+enum class dtype : unsigned char {
+    boolean,
+    u8,
+    i8,
+    f8_e5m2,
+    f8_e4m3,
+    i16,
+    u16,
+    f16,
+    bf16,
+    i32,
+    u32,
+    f32,
+    f64,
+    i64,
+    u64,
+    c64,
+    f8_e8m0,
+    f8_e4m3fnuz,
+    f8_e5m2fnuz,
+    f6_e2m3,
+    f6_e3m2,
+    f4
+};
 
 namespace detail {
 
 struct dtype_entry {
     const char* name;  ///< as in safetensors
-    std::size_t bytes;
+    std::size_t bits;
     bool is_float;
 };
 inline constexpr dtype_entry dtype_entries[]{
-    {"BOOL", 1, false}, {"U8", 1, false},  {"I8", 1, false},  {"F8_E5M2", 1, true}, {"F8_E4M3", 1, true},
-    {"I16", 2, false},  {"U16", 2, false}, {"F16", 2, true},  {"BF16", 2, true},    {"I32", 4, false},
-    {"U32", 4, false},  {"F32", 4, true},  {"F64", 8, true},  {"I64", 8, false},    {"U64", 8, false}};
+    {"BOOL", 8, false},    {"U8", 8, false},          {"I8", 8, false},          {"F8_E5M2", 8, true},
+    {"F8_E4M3", 8, true},  {"I16", 16, false},        {"U16", 16, false},        {"F16", 16, true},
+    {"BF16", 16, true},    {"I32", 32, false},        {"U32", 32, false},        {"F32", 32, true},
+    {"F64", 64, true},     {"I64", 64, false},        {"U64", 64, false},        {"C64", 64, false},
+    {"F8_E8M0", 8, false}, {"F8_E4M3FNUZ", 8, false}, {"F8_E5M2FNUZ", 8, false}, {"F6_E2M3", 6, false},
+    {"F6_E3M2", 6, false}, {"F4", 4, false}};
 inline constexpr int dtypes = sizeof dtype_entries / sizeof dtype_entries[0];
 
 constexpr const dtype_entry& entry_of(dtype t) { return dtype_entries[static_cast<int>(t)]; }
+
+/// Whether a C++ type has these elements.
+constexpr bool has_cpp_type(dtype t) { return t < dtype::c64; }
 
 template <class T>
 inline constexpr int integer_dtype =
@@ -65,9 +95,14 @@ constexpr int find_dtype() {
 
 /// The name of a type in safetensors files: "F32", "BF16", ...
 constexpr const char* name(dtype t) { return detail::entry_of(t).name; }
-/// The bytes of an element.
-constexpr std::size_t size_of(dtype t) { return detail::entry_of(t).bytes; }
-/// Whether the type holds floating-point numbers.
+/// The bits of an element: 4 or 6 for types whose elements are packed.
+constexpr std::size_t bits_of(dtype t) { return detail::entry_of(t).bits; }
+/// The bytes of an element. Throws argument_error for a type whose elements are packed.
+constexpr std::size_t size_of(dtype t) {
+    if (bits_of(t) % 8 != 0) fail<argument_error>("size_of: an element of ", name(t), " has ", bits_of(t), " bits");
+    return bits_of(t) / 8;
+}
+/// Whether the type holds floating-point numbers that ht::convert knows.
 constexpr bool is_float(dtype t) { return detail::entry_of(t).is_float; }
 
 /// A C++ type that files store: bool, integers, float, double, and halftone's 16-bit and 8-bit numbers.
@@ -122,7 +157,7 @@ void with_float_type(dtype t, const F& f) {
 }  // namespace detail
 
 /// Converts `count` numbers from one floating-point type to another; the memory of both may have any alignment, and must
-/// not overlap. Equal types are copied, whatever they are. Throws argument_error for other integers.
+/// not overlap. Equal types are copied, unless their elements are packed. Throws argument_error for all others.
 inline void convert(dtype from, const std::byte* values, dtype to, std::byte* results, std::size_t count) {
     if (from == to) {
         if (count != 0) std::memcpy(results, values, count * size_of(to));

@@ -14,7 +14,8 @@
 /// the file's size. What it refuses: a header that is longer than the file or than the limit, or no such object; names
 /// that occur twice; unknown types; negative extents, and shapes whose number of bytes overflows or differs from its
 /// place's; places outside the file, that overlap, and gaps between them; names and metadata that are not UTF-8.
-/// Addresses need no alignment, since bytes are copied. Reads files with PyTorch's and Hugging Face's tensors unchanged.
+/// Addresses need no alignment, since bytes are copied. A tensor of a type that halftone does not convert, F4 or C64 say,
+/// does not keep the others from being read: only its own numbers are refused. Reads files with PyTorch's and Hugging Face's tensors unchanged.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +42,9 @@ struct tensor_info {
     std::uint64_t bytes = 0;
 
     /// The number of elements.
-    std::size_t count() const { return static_cast<std::size_t>(bytes / size_of(type)); }
+    std::size_t count() const {
+        return static_cast<std::size_t>(bytes / bits_of(type) * 8 + bytes % bits_of(type) * 8 / bits_of(type));
+    }
 };
 
 /// The longest header of a .safetensors file, as in the format's first implementation.
@@ -75,6 +78,16 @@ inline bool checked_bytes(const std::vector<extent>& shape, std::size_t each, st
     return true;
 }
 
+/// The bytes of a tensor of a type. False if the number does not fit into 63 bits, or if packed elements end within a byte.
+inline bool checked_bytes(const std::vector<extent>& shape, dtype type, std::uint64_t& bytes) {
+    const std::size_t bits = bits_of(type);
+    if (bits % 8 == 0) return checked_bytes(shape, bits / 8, bytes);
+    std::uint64_t count = 0;
+    if (!checked_bytes(shape, 1, count) || count % 8 * bits % 8 != 0) return false;
+    bytes = count / 8 * bits + count % 8 * bits / 8;
+    return true;
+}
+
 /// The contents of a header.
 struct safetensors_header {
     std::vector<tensor_info> tensors;  ///< by their places
@@ -97,8 +110,8 @@ inline tensor_info tensor_of(const std::string& where, const std::string& name, 
     const auto& type = j["dtype"].get_ref<const std::string&>();
     const int known = dtype_named(type);
     if (known < 0)
-        fail<safetensors_error>(what, ": dtype is '", shown(type), "'; expected BOOL, an integer, F64, F32, F16, BF16, "
-                                "F8_E4M3 or F8_E5M2");
+        fail<safetensors_error>(what, ": dtype is '", shown(type),
+                                "'; expected one of safetensors' types, F32 or BF16 say");
     tensor_info t{name, static_cast<dtype>(known), {}, 0, 0};
     if (!j["shape"].is_array() || j["shape"].size() > 64) fail<safetensors_error>(what, ": shape is not a list of at most 64 extents");
     for (const nlohmann::json& e : j["shape"]) t.shape.push_back(static_cast<extent>(unsigned_of(e, what + ": an extent")));
@@ -107,7 +120,10 @@ inline tensor_info tensor_of(const std::string& where, const std::string& name, 
     t.first = unsigned_of(places[0], what + ": a place");
     const std::uint64_t end = unsigned_of(places[1], what + ": a place");
     if (end < t.first) fail<safetensors_error>(what, " ends at ", end, ", before it begins at ", t.first);
-    if (!checked_bytes(t.shape, size_of(t.type), t.bytes))
+    std::uint64_t count = 0;
+    if (bits_of(t.type) % 8 != 0 && checked_bytes(t.shape, 1, count) && count % 8 * bits_of(t.type) % 8 != 0)
+        fail<safetensors_error>(what, ": ", count, " elements of ", type, " end within a byte");
+    if (!checked_bytes(t.shape, t.type, t.bytes))
         fail<safetensors_error>(what, ": ", shape_text(t.shape), " has more elements than fit in memory");
     if (t.bytes != end - t.first) {
         fail<safetensors_error>(what, " has ", end - t.first, " bytes; expected ", t.bytes, " for ", type, ' ',

@@ -47,7 +47,7 @@ namespace detail {
 
 inline std::uint64_t bytes_of(const tensor_source& t) {
     std::uint64_t bytes = 0;
-    if (!checked_bytes(t.shape, size_of(t.type), bytes))
+    if (!checked_bytes(t.shape, t.type, bytes))
         fail<shape_error>("write_safetensors: ", shown(t.name), ' ', shape_text(t.shape), ": no valid shape");
     return bytes;
 }
@@ -57,7 +57,7 @@ inline std::vector<const tensor_source*> in_file_order(const std::vector<tensor_
     std::vector<const tensor_source*> order;
     for (const tensor_source& t : tensors) order.push_back(&t);
     std::sort(order.begin(), order.end(), [](const tensor_source* a, const tensor_source* b) {
-        const std::size_t x = size_of(a->type), y = size_of(b->type);
+        const std::size_t x = bits_of(a->type), y = bits_of(b->type);
         return x != y ? x > y : a->name < b->name;
     });
     return order;

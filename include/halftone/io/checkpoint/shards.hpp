@@ -62,6 +62,8 @@ inline bool count_of(const std::vector<extent>& shape, std::size_t each, std::si
 /// Reads the name that range_name gives; a name of another form is that of a whole tensor, as are all in a file that is not
 /// one of several. Throws checkpoint_error.
 inline range_description describe_range(const std::string& where, const tensor_info& t, bool is_sharded) {
+    if (!has_cpp_type(t.type))
+        fail<checkpoint_error>(where, ": ", shown(t.name), " is ", name(t.type), ", which no checkpoint has");
     const std::size_t open = t.name.rfind('[');
     if (!is_sharded || open == std::string::npos || t.name.back() != ']') return {t.name, t.shape, 0, t.count()};
     range_description d{t.name.substr(0, open), {}, 0, 0};
