@@ -208,6 +208,47 @@ TEST_CASE("dlpack: tensors out and in, without a copy") {
                   sizeof(ht::dl_managed_tensor_versioned) == 80 && sizeof(ht::dl_data_type) == 4);
 }
 
+TEST_CASE("dlpack: elements that appear twice may be read, but not written") {
+    float values[12] = {1, 2, 3, 4, 5, 6};
+    struct {
+        ht::shape<2> shape, strides;
+        bool is_writable;
+        const char* text;  // of shape and strides
+    } const all[]{
+        {{3, 4}, {0, 1}, false, "(3, 4) is written to and overlaps itself; its strides are (0, 1)"},  // torch's expand
+        {{3, 4}, {0, 0}, false, "(3, 4) is written to and overlaps itself; its strides are (0, 0)"},
+        {{3, 4},
+         {2, 1},
+         false,
+         "(3, 4) is written to and overlaps itself; its strides are (2, 1)"},  // numpy's sliding_window_view
+        {{3, 3}, {-2, 1}, false, "(3, 3) is written to and overlaps itself; its strides are (-2, 1)"},
+        {{3, 4}, {1, 3}, true, ""},
+        {{3, 2}, {-3, 1}, true, ""},
+        {{1, 4}, {0, 1}, true, ""},
+        {{0, 4}, {0, 0}, true, ""},
+    };
+    for (const auto& each : all) {
+        CAPTURE(each.text);
+        float* const first = each.strides[0] < 0 ? values + 6 : values;
+        for (const bool is_versioned : {true, false}) {
+            const auto take = [&]<class T>(T*) {
+                const ht::view<float, 2> v(first, each.shape, each.strides);
+                if (is_versioned) return ht::dlpack_tensor<T, 2>(ht::to_dlpack(v)).view();
+                return ht::dlpack_tensor<T, 2>(ht::to_dlpack_unversioned(v)).view();
+            };
+            const auto read = take(static_cast<const float*>(nullptr));
+            CHECK(read.shape() == each.shape);
+            CHECK(read.strides() == each.strides);
+            if (each.is_writable) {
+                CHECK(take(static_cast<float*>(nullptr)).strides() == each.strides);
+                continue;
+            }
+            const std::string said = std::string("dlpack: the tensor ") + each.text +
+                                     "; take it as a dlpack_tensor<const T, Rank>, or a copy";
+            CHECK_THROWS_WITH_AS(take(static_cast<float*>(nullptr)), said.c_str(), ht::argument_error);
+        }
+    }
+}
 TEST_CASE("dlpack: what is not the type, the rank or writable is refused, and stays the caller's") {
     float values[6] = {};
     const ht::const_view<float, 2> v(values, {2, 3});

@@ -253,6 +253,9 @@ def check_numpy(checks):
     fixed.flags.writeable = False
     checks.equal("read-only to be written", checks.take(fixed.__dlpack__(max_version=(1, 0)), "float32", writes=True), None)
     checks.taken("read-only to be read", fixed.__dlpack__(max_version=(1, 0)), "float32", SHAPE, (4, 1), range(12), fixed.ctypes.data)
+    rows = np.lib.stride_tricks.as_strided(np.arange(12, dtype="float32"), SHAPE, (8, 4), writeable=True)  # begin within others
+    checks.equal("numpy's overlapping rows to be written", checks.take(rows.__dlpack__(max_version=(1, 0)), "float32", writes=True), None)
+    checks.taken("numpy's overlapping rows to be read", rows.__dlpack__(max_version=(1, 0)), "float32", SHAPE, (2, 1), rows.ravel(), rows.ctypes.data)
     free = np.arange(12, dtype="float32").reshape(SHAPE)
     references = sys.getrefcount(free)
     check_structures(checks, lambda: free.__dlpack__(max_version=(1, 0)), free.ctypes.data, "float32", 32)
@@ -303,6 +306,11 @@ def check_torch(checks):
         for other in TORCH_TYPES:
             if other != kind:
                 checks.equal(f"torch's {kind} as {other}", checks.take(whole.__dlpack__(max_version=(1, 0)), other), None)
+    one = torch.arange(4, dtype=torch.float32)
+    for version in (None, (1, 0)):
+        capsule = lambda: one.expand(*SHAPE).__dlpack__(**({"max_version": version} if version else {}))
+        checks.equal("torch's expand to be written", checks.take(capsule(), "float32", writes=True), None)
+        checks.taken("torch's expand to be read", capsule(), "float32", SHAPE, (0, 1), [0, 1, 2, 3] * SHAPE[0], one.data_ptr())
     free = torch.arange(12, dtype=torch.float32).reshape(SHAPE)
     check_structures(checks, lambda: free.__dlpack__(max_version=(1, 0)), free.data_ptr(), "float32", 32)
 

@@ -129,9 +129,9 @@ template <class T, int Rank>
     requires stored_type<std::remove_const_t<T>>
 class dlpack_tensor {
   public:
-    /// Takes the tensor. Throws argument_error for another type or rank, for elements that may only be read where T is
-    /// not const, for a version of DLPack beyond 1, and for addresses that are not aligned; the caller then owns the
-    /// tensor as before.
+    /// Takes the tensor. Throws argument_error for another type or rank, where T is not const for elements that may only
+    /// be read and for strides by which one appears twice, as those of torch's expand, for a version of DLPack beyond 1,
+    /// and for addresses that are not aligned; the caller then owns the tensor as before.
     explicit dlpack_tensor(dl_managed_tensor_versioned* managed) {
         if (managed == nullptr) fail<argument_error>("dlpack: no tensor");
         if (managed->version.major != 1)
@@ -184,6 +184,10 @@ class dlpack_tensor {
         for (int axis = Rank - 1; axis >= 0; --axis) {
             strides[axis] = t.strides != nullptr ? t.strides[axis] : step;
             step *= extents[axis];
+        }
+        if (!std::is_const_v<T> && !halftone::view<T, Rank>(nullptr, extents, strides).shows_elements_once()) {
+            fail<argument_error>("dlpack: the tensor ", extents, " is written to and overlaps itself; its strides are ",
+                                 strides, "; take it as a dlpack_tensor<const T, Rank>, or a copy");
         }
         auto* const data = static_cast<char*>(t.data) + t.byte_offset;
         if (extents.size() != 0 && (t.data == nullptr || reinterpret_cast<std::uintptr_t>(data) % alignof(T) != 0))
