@@ -37,7 +37,8 @@ void check(options& o) {
     }
     check_pair("--bandwidth", o.bandwidth, 1e-6);
     check_pair("--latency", o.latency, 0);
-    if (!(o.step_seconds > 0 && o.step_seconds <= 1e6)) refuse("--step-seconds is ", o.step_seconds, "; expected more than 0");
+    if (!(o.step_seconds > 0 && o.step_seconds <= 1e6))
+        refuse("--step-seconds is ", o.step_seconds, "; expected more than 0, and 1e6 at most");
     if (!(o.update_seconds >= 0 && o.update_seconds < o.step_seconds))
         refuse("--update-seconds is ", o.update_seconds, "; expected 0 or more, and less than --step-seconds");
 }

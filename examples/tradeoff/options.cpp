@@ -20,7 +20,7 @@ void check(const options& o) {
     check_range("--threads", o.threads, 0, 4096);
     if (o.width % o.heads != 0) refuse("--heads: ", o.heads, " do not divide a --width of ", o.width);
     if (!(o.held_out > 0 && o.held_out < 1)) refuse("--held-out is ", o.held_out, "; expected more than 0 and less than 1");
-    if (!(o.learning_rate >= 0 && o.learning_rate <= 1e6)) refuse("--lr is ", o.learning_rate, "; expected 0 or more");
+    if (!(o.learning_rate >= 0 && o.learning_rate <= 1e6)) refuse("--lr is ", o.learning_rate, "; expected 0 to 1e6");
 }
 
 }  // namespace

@@ -154,7 +154,7 @@ void check(options& o) {
         refuse("--speed-of-light: of a run on the CPU; --device is ", o.device, ", whose kernels --trace shows");
     if (o.width % o.heads != 0) refuse("--heads: ", o.heads, " do not divide a --width of ", o.width);
     if (o.model == "llama") check_llama(o);
-    if (!(o.learning_rate >= 0 && o.learning_rate <= 1e6)) refuse("--lr is ", o.learning_rate, "; expected 0 or more");
+    if (!(o.learning_rate >= 0 && o.learning_rate <= 1e6)) refuse("--lr is ", o.learning_rate, "; expected 0 to 1e6");
     if (!o.isa.empty()) {
         try {
             if (!ht::supports(ht::parse_isa(o.isa.c_str()))) refuse("--isa: this processor lacks ", o.isa);

@@ -88,6 +88,14 @@ TEST_CASE("npy: versions 1 to 3 are read, malformed files are refused") {
     header("{'descr': '<f4'", "expected '}'");
     header("{'descr': '<f4', 'shape': (2,)}", "fortran_order or shape is missing");
     header("{'descr': '>f4', 'fortran_order': False, 'shape': (2,)}", "descr is '>f4'");
+    // What numpy.save writes of ml_dtypes' bfloat16, float8_e4m3fn and float8_e5m2.
+    for (const char* const lost : {"<V2", "<V1", "<f1"}) {
+        const std::string said =
+            std::string("descr is '") + lost +
+            "': of types beside its own, as ml_dtypes' bfloat16, NumPy stores the size alone; save a.astype('<f4')";
+        header(std::string("{'descr': '") + lost + "', 'fortran_order': False, 'shape': (2,)}", said.c_str());
+    }
+    header("{'descr': '<c8', 'fortran_order': False, 'shape': (2,)}", "descr is '<c8'; expected a little-endian");
     header("{'descr': '<f4', 'fortran_order': True, 'shape': (2,)}", "fortran_order is not False");
     header("{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (2,)}", "descr occurs twice");
     header("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), 'x': 1}", "it has the key 'x'");

@@ -160,6 +160,30 @@ TEST_CASE("weights: a tensor of a type that halftone lacks is refused if a param
         CHECK_THROWS_AS(ht::save_weights(first, file, {.type = type}), ht::argument_error);
 }
 
+TEST_CASE("weights: a folder whose weights have another name is refused with that name, by which they are read") {
+    const support::temporary_folder folder;
+    const model<ht::amp_bf16> first(1);
+    model<ht::amp_bf16> second(2);
+    std::filesystem::create_directories(folder.path() / "m");
+    const std::string begin =
+        "io: there is no model.safetensors and no model.safetensors.index.json in " + (folder.path() / "m").string();
+    CHECK_THROWS_WITH_AS(ht::load_weights(second, folder.path() / "m"), begin.c_str(), ht::io_error);
+    const auto is_named = [&](const char* name) {
+        CHECK_THROWS_WITH_AS(ht::load_weights(second, folder.path() / "m"),
+                             (begin + "; it has " + name + ": name that file").c_str(), ht::io_error);
+        second.store.write(0, 0, std::vector<std::byte>(70 * 5 * 4).data(), 70 * 5);
+        ht::load_weights(second, folder.path() / "m" / name);
+        CHECK(first.bytes() == second.bytes());
+    };
+    // transformers' save_pretrained(..., variant="fp16"): one file, or several.
+    ht::save_weights(first, folder.path() / "m" / "model.fp16.safetensors");
+    is_named("model.fp16.safetensors");
+    ht::save_weights(first, folder.path() / "m", {.max_shard_bytes = 20});
+    std::filesystem::rename(folder.path() / "m" / "model.safetensors.index.json",
+                            folder.path() / "m" / "model.safetensors.index.fp16.json");
+    is_named("model.safetensors.index.fp16.json");
+}
+
 TEST_CASE("weights: all names that do not fit are listed, and the model is untouched") {
     const support::temporary_folder folder;
     const auto file = folder.path() / "m.safetensors";

@@ -131,6 +131,7 @@ refuse '--texts is 3; expected 10' --texts 3
 refuse '--held-out is 1; expected more than 0' --text few --held-out 1
 refuse '--held-out is nan' --text few --held-out nan
 refuse '--lr is -1' --text few --lr -1
+refuse '--lr is 1e+15; expected 0 to 1e6' --text few --lr 1e15
 refuse '--threads is -1' --text few --threads -1
 refuse 'not expected' --text few --no-such-option
 "$program" --out first --text reviews >out 2>err

@@ -358,6 +358,7 @@ refuse 'GiB of memory' --text text --batch 1048576
 refuse 'GiB of memory' --text text --batch 65536 --accumulation 65536 --layers 1 --width 8 --heads 1
 refuse '--lr is -1' --text text --lr -1
 refuse '--lr is nan' --text text --lr nan
+refuse '--lr is 1e+15; expected 0 to 1e6' --text text --lr 1e15
 refuse '--threads is -1' --text text --threads -1
 refuse "there is no 'adam'; known: adamw, adamw_8bit" --text text --optimizer adam
 refuse "there is no 'amp_fp8'" --text text --policy amp_fp8

@@ -135,8 +135,13 @@ class npy_parser {
         for (const npy_type& t : npy_types) {
             if (descr == t.descr) return t.type;
         }
-        refuse("descr is '" + descr.substr(0, 20) +
-               "'; expected a little-endian floating-point type, an integer or a bool, '<f4' say");
+        const std::string said = "descr is '" + descr.substr(0, 20);
+        if (descr == "<f1" || (descr.size() > 2 && descr[1] == 'V')) {
+            refuse(said +
+                   "': of types beside its own, as ml_dtypes' bfloat16, NumPy stores the size alone; "
+                   "save a.astype('<f4')");
+        }
+        refuse(said + "'; expected a little-endian floating-point type, an integer or a bool, '<f4' say");
     }
 
     std::string where_;

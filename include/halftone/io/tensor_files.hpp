@@ -50,20 +50,39 @@ inline std::map<std::string, std::string> parse_index(const std::string& where, 
     return files;
 }
 
+/// A file of a folder that may hold the weights under another name: an index, or else a single file; empty if there is none.
+inline std::string other_weights(const std::filesystem::path& folder) {
+    std::set<std::string> indexes, files;
+    std::error_code failed;
+    for (std::filesystem::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed)) {
+        const std::string name = at->path().filename().string();
+        if (name.ends_with(".json") && name.find(".index.") != std::string::npos) indexes.insert(name);
+        if (name.ends_with(".safetensors") && name.find("-of-") == std::string::npos) files.insert(name);
+    }
+    return !indexes.empty() ? *indexes.begin() : !files.empty() ? *files.begin() : std::string();
+}
+/// The file that a folder's weights are read from. Throws io_error if it has none.
+inline std::filesystem::path weights_of_folder(const std::filesystem::path& folder) {
+    for (const char* const name : {single_file_name, index_file_name}) {
+        if (std::filesystem::exists(folder / name)) return folder / name;
+    }
+    const std::string other = other_weights(folder);
+    const char* const known = "io: there is no model.safetensors and no model.safetensors.index.json in ";
+    if (!other.empty()) fail<io_error>(known, folder.string(), "; it has ", shown(other), ": name that file");
+    fail<io_error>(known, folder.string());
+}
+
 }  // namespace detail
 
 /// The tensors of a model in one or several .safetensors files, opened for reading and checked.
 class tensor_files {
   public:
     /// `path` is a .safetensors file, an index (*.json), or a folder that holds model.safetensors or
-    /// model.safetensors.index.json; the single file is preferred, as by Hugging Face. Throws io_error and
+    /// model.safetensors.index.json; the single file is preferred, as by Hugging Face. Files of a variant of transformers,
+    /// model.fp16.safetensors or model.safetensors.index.fp16.json, are named themselves. Throws io_error and
     /// safetensors_error.
     explicit tensor_files(const std::filesystem::path& path) {
-        std::filesystem::path file = path;
-        if (std::filesystem::is_directory(path)) {
-            file = path / detail::single_file_name;
-            if (!std::filesystem::exists(file)) file = path / detail::index_file_name;
-        }
+        const std::filesystem::path file = std::filesystem::is_directory(path) ? detail::weights_of_folder(path) : path;
         if (file.extension() == ".json") {
             open_index(file);
         } else {

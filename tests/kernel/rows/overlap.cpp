@@ -34,7 +34,7 @@ TEST_CASE("products: results that overlap themselves are refused by name; operan
     CHECK(refusal([&] { ht::detail::check_matmul(same_rows, b, two(y, {3, 5}, {8, 1})); }).empty());
     const ht::const_view<float, 1> bias(x, {5});
     CHECK(refusal([&] {
-              ht::epilogue_of(ht::bias_gelu_keep(bias, two(y + 32, {3, 5}, {0, 1})), two(y, {3, 5}));
+              ht::epilogue_of(ht::bias_gelu_keep{bias, two(y + 32, {3, 5}, {0, 1})}, two(y, {3, 5}));
           }) == "matmul: what bias_gelu_keep keeps (3, 5) is written to and overlaps itself; its strides are (0, 1)");
 }
 
