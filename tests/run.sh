@@ -16,7 +16,7 @@ Installs the packages that the tests need (after listing them), builds the tests
                      instructions of its own compiled, and run from PTX
     --full           --more, and the long tests: every header alone, whole models, lessons and second derivatives on the emulated
                      GPU, all CUDA code compiled for each architecture and run from PTX, its machine code, a CPU without AVX and
-                     aarch64 under emulation, Windows under Wine, and CUDA 12.4
+                     aarch64 under emulation, Windows under Wine, CUDA 12.4, and the newest nvcc of PyPI
     --slice K/N      of --full the K-th of N parts that take about as long as each other by tests/full_seconds.tsv, and the build of
                      what that part needs alone; with N of 20 each takes about 20 minutes on 2 cores
     --build FOLDER   the build folder, build/tests by default

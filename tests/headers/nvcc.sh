@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# A .cu file may include everything and train on the CPU: nvcc reads it without a warning, with --full also compiles and runs it. The
+# A .cu file may include everything and train on the CPU: nvcc reads it without a warning, with --full also compiles it, and runs it. The
 # ```cuda blocks of README.md and docs/ compile unchanged, also if the operators of CUDA's 16-bit types are disabled
 # (-D__CUDA_NO_HALF_OPERATORS__ and similar macros, as in PyTorch's extensions).
 #
@@ -19,9 +19,24 @@ trap 'rm -rf "$work"' EXIT
     grep -v "dist/mpi.hpp\|dist/nccl.cuh\|\.simd\.hpp" | sed "s/.*/#include <&>/") >"$work/step.cu"
 cat >>"$work/step.cu" <<'PROGRAM'
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace ht = halftone;
+
+// nvcc hands templates on to the host compiler as it has understood them.
+bool loads() {
+    const std::vector<int> numbers{0, 1, 2, 3, 4, 5, 6, 7};
+    const auto sum = [](std::span<const int> some, ht::batch_memory&) {
+        int total = 0;
+        for (const int n : some) total += n;
+        return total;
+    };
+    ht::data_loader loader{numbers, {.batch_size = 4, .seed = 9}, sum};
+    int total = 0;
+    for (const int batch : loader) total += batch;
+    return total == 28 && loader.position() == ht::loader_position{.seed = 9, .epoch = 1, .size = 8};
+}
 
 struct pair {
     ht::const_view<std::int32_t, 2> tokens, targets;
@@ -42,7 +57,7 @@ int main() {
         auto grads = acc.take();
         optimizer.step(grads);
     }
-    return last < first / 2 ? 0 : 1;
+    return last < first / 2 ? (loads() ? 0 : 2) : 1;
 }
 PROGRAM
 awk -v folder="$work" '
@@ -61,6 +76,13 @@ fi
 for snippet in "${snippets[@]}"; do compile "${no_operators[@]}" -fdevice-syntax-only -cuda "$snippet" -o "$snippet.ii"; done
 if [[ ${1:-} == --full ]]; then
     compile "$work/step.cu" -o "$work/step"
-    "$work/step" || { echo "the model that nvcc compiled does not learn"; exit 1; }
+    status=0
+    "$work/step" || status=$?
+    case $status in
+        0) ;;
+        1) echo "the model that nvcc compiled does not learn"; exit 1 ;;
+        2) echo "the data_loader that nvcc compiled has other values"; exit 1 ;;
+        *) echo "the program that nvcc compiled ends with status $status"; exit 1 ;;
+    esac
 fi
 echo "nvcc takes everything, without a warning"

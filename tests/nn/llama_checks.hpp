@@ -43,7 +43,7 @@ inline ht::nn::llama_config config_of(const std::string& name) {
     if (name == "llama" || name == "qwen3") c.head_dim = 8;
     if (name == "llama3") {
         c.rope_theta = 500;
-        c.rope_scaling = {.factor = 8, .low_frequency = 1, .high_frequency = 4, .original_context = 16};
+        c.rope_scaling = ht::rotary_scaling{.factor = 8, .low_frequency = 1, .high_frequency = 4, .original_context = 16};
     }
     if (name.starts_with("qwen")) c.rope_theta = 1000;
     c.tie_word_embeddings = name == "llama3" || name.starts_with("qwen");

@@ -82,12 +82,13 @@ void equals_definition(Device& device, int last) {
     std::vector<support::golden_line> lines = support::read_golden("muon.txt");
     for (std::size_t c = 0; c < lines.size(); ++c) {
         if (lines[c].kind != "case") continue;
-        o = {.hidden = {"wide", "tall"},
-             .lr = lines[c].number(1),
-             .weight_decay = lines[c].number(2),
-             .momentum = lines[c].number(3),
-             .nesterov = lines[c].number(4) != 0,
-             .adjust_lr_fn = lines[c].number(5) != 0 ? ht::muon_adjust_lr::match_rms_adamw : ht::muon_adjust_lr::original};
+        o = ht::muon_options{
+            .hidden = {"wide", "tall"},
+            .lr = lines[c].number(1),
+            .weight_decay = lines[c].number(2),
+            .momentum = lines[c].number(3),
+            .nesterov = lines[c].number(4) != 0,
+            .adjust_lr_fn = lines[c].number(5) != 0 ? ht::muon_adjust_lr::match_rms_adamw : ht::muon_adjust_lr::original};
         net<ht::amp_fp16> model{device};
         set_parameters(model);
         ht::muon<Device, net<ht::amp_fp16>, Products> optimizer{device, model, o};

@@ -256,7 +256,7 @@ class data_loader {
           order_(options, size_of(source), length_of(source)),
           uploads_(device),
           slots_(static_cast<std::size_t>(options.num_workers) * static_cast<std::size_t>(options.prefetch_factor) + 1) {
-        begun_ = {.seed = options.seed, .size = size_of(source)};
+        begun_ = loader_position{.seed = options.seed, .size = size_of(source)};
         if constexpr (is_map) begun_.order = options.order, begun_.bucket_batches = options.bucket_batches;
         if (begun_.bucket_batches != 0) begun_.batch_size = options.batch_size;
         position_ = taken_ = begun_;

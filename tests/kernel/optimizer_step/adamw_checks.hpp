@@ -194,7 +194,7 @@ void rounds_by_place(Device& device) {
             const kernel::step_record record{.steps = 4000000000, .lr = 0.1};
             auto a = s.arguments(plain, record);
             a.rule.beta1 = 0;  // the first moment is the gradient
-            a.key = {.seed = seed, .tensor = 40, .first = (std::uint64_t{1} << 34) - 128};
+            a.key = kernel::rounding_key{.seed = seed, .tensor = 40, .first = (std::uint64_t{1} << 34) - 128};
             for (ht::extent i = 0; i < n; ++i) s.first[i] = ht::bfloat16(0.0f);
             run(device, a);
             CHECK(ht::is_nan(s.first[5]));

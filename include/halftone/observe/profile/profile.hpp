@@ -63,7 +63,7 @@ class profiler final : public range_listener {
 
     /// Sets all times and counts to 0; the operations keep their order.
     void clear() {
-        for (row& r : rows_) r = {.operation = r.operation};
+        for (row& r : rows_) r = row{.operation = r.operation};
     }
     /// One row for each operation, in the order of their first range.
     const std::vector<row>& rows() const { return rows_; }
