@@ -16,7 +16,8 @@ Installs the packages that the tests need (after listing them), builds the tests
                      instructions of its own compiled, and run from PTX
     --full           --more, and the long tests: every header alone, whole models, lessons and second derivatives on the emulated
                      GPU, all CUDA code compiled for each architecture and run from PTX, its machine code, a CPU without AVX and
-                     aarch64 under emulation, Windows under Wine, CUDA 12.4, and the newest nvcc of PyPI
+                     aarch64 under emulation, Windows under Wine, libc++, zig c++, CUDA 12.4, and the newest nvcc
+                     of PyPI
     --slice K/N      of --full the K-th of N parts that take about as long as each other by tests/full_seconds.tsv, and the build of
                      what that part needs alone; with N of 20 each takes about 20 minutes on 2 cores
     --build FOLDER   the build folder, build/tests by default
@@ -99,6 +100,8 @@ if [[ $extent == full ]]; then
     more=(-DHALFTONE_MORE_TESTS=ON -DHALFTONE_FULL_TESTS=ON -DHALFTONE_LESSONS_TOGETHER=OFF
         -DHALFTONE_TRAIN_GPT_MORE=ON -DHALFTONE_TRAIN_GPT_QUICK=OFF -DHALFTONE_OWN_MODELS=ON -DHALFTONE_CLASSIFIERS=ON)
     wish clang++ clang
+    wish clang++-19 clang-19
+    if [[ ! -e /usr/lib/llvm-19/include/c++/v1/version ]]; then wished+=(libc++-19-dev); fi
     wish valgrind valgrind
     if [[ $(uname -m) == x86_64 ]]; then
         wish qemu-x86_64 qemu-user
@@ -127,10 +130,13 @@ fi
 # The programs of others that readers.NAME run come while everything is built; pages are looked at where there is a browser.
 bringing=
 if [[ $extent != some ]]; then
-    browser=()
-    if [[ $extent == full ]] && command -v chromium chromium-browser >/dev/null; then browser=(playwright); fi
+    others=()
+    if [[ $extent == full ]]; then
+        others=(ziglang==0.17.0)  # 0.17.1 links what the others do not
+        if command -v chromium chromium-browser >/dev/null; then others+=(playwright); fi
+    fi
     mkdir -p "$build"
-    bash "$root/tests/programs/bring_readers.sh" "$build/readers" "${browser[@]}" >"$build/readers.log" 2>&1 &
+    bash "$root/tests/programs/bring_readers.sh" "$build/readers" "${others[@]}" >"$build/readers.log" 2>&1 &
     bringing=$!
     trap 'kill "$bringing" 2>/dev/null || true' EXIT
 fi

@@ -3,7 +3,8 @@
 # Brings the programs of others that the tests readers.NAME run from PyPI into FOLDER, for PYTHONPATH: 190 MB to load, half a minute of
 # a processor. Nothing is installed elsewhere. What the folder has already is not brought again.
 #
-#     tests/programs/bring_readers.sh FOLDER [PACKAGE...]      PACKAGE: what else, as playwright for program.pages
+#     tests/programs/bring_readers.sh FOLDER [PACKAGE...]      PACKAGE: what else, as playwright for program.pages and
+#                                                            ziglang for portable.libcxx
 #
 # Perfetto's trace processor is not of PyPI: readers.perfetto runs where it is installed.
 set -euo pipefail

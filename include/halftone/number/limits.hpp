@@ -38,7 +38,11 @@ class ieee_limits {
     static constexpr bool has_infinity = true;
     static constexpr bool has_quiet_NaN = true;
     static constexpr bool has_signaling_NaN = true;
+// C++23 deprecates the type of this member, which earlier programs ask for.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
     static constexpr std::float_denorm_style has_denorm = std::denorm_present;
+#pragma GCC diagnostic pop
     static constexpr bool has_denorm_loss = false;
     static constexpr bool traps = false;
     static constexpr bool tinyness_before = false;

@@ -187,12 +187,22 @@ HALFTONE_INLINE __m512i round_to_upper_half(f32 a) {
 HALFTONE_INLINE __m256i narrow_bfloat16(f32 a) {
     return _mm512_cvtepi32_epi16(_mm512_srli_epi32(round_to_upper_half(a), 16));
 }
+/// Whether the processor is known to have the instruction VCVTNE2PS2BF16. Under zig c++, which defines this macro of libc++'s,
+/// it never is: its runtime does not know the processor's AVX512-BF16 before zig 0.17.1, so that the builtin does not link. CPUID
+/// is no remedy in an inner loop, since virtual machines trap it.
+HALFTONE_INLINE bool has_bfloat16_instruction() {
+#if defined(_LIBCXXABI_DISABLE_VISIBILITY_ANNOTATIONS)
+    return false;
+#else
+    return __builtin_cpu_supports("avx512bf16");
+#endif
+}
 /// Whether to round these vectors by the instruction VCVTNE2PS2BF16: the processor must have it, and the values must
 /// contain no subnormal number, which the instruction treats as zero. The compiler's target lacks it here, so it is
 /// written as inline assembly, which is not executed on processors without it.
 template <int N>
 HALFTONE_INLINE bool rounds_bfloat16(const f32* v) {
-    if (!__builtin_cpu_supports("avx512bf16")) return false;
+    if (!has_bfloat16_instruction()) return false;
     // If the program has set denormals-are-zero, VFPCLASS sees subnormal numbers as zeros, so zeros are tested for,
     // too; where it finds one of both, the bits decide.
     constexpr int zero_or_subnormal = 0x26;
