@@ -60,7 +60,7 @@ refuse() {
     [[ $status == 2 && $(cat err) == "scaling: $line" && ! -s out ]] || fail "$* ends with $status and says: $(cat err out)"
 }
 refuse '--step-seconds is required' --ranks 4
-refuse '--step-seconds is 0; expected more than 0' --step-seconds 0
+refuse '--step-seconds is 0; expected more than 0, and 1e6 at most' --step-seconds 0
 refuse '--zero is 4; expected 0 to 3' "${small[@]}" --zero 1,4
 refuse '--zero names 1 twice' "${small[@]}" --zero 1,1
 refuse '--bandwidth has 3 values; expected one, or two: within a node, between nodes' "${small[@]}" --bandwidth 1,2,3
