@@ -80,6 +80,12 @@ void types_and_values(Device& device) {
         exact);
     run([&](const auto& a, const auto& b) { return ht::matmul(outer, a, b); }, 1, 1);
 
+    // PyTorch's list for CPUs leaves exp in its input's type, the one for CUDA computes it in fp32.
+    const auto by_cpu_list = ht::autocast<ht::with_cpu_lists<ht::amp_bf16>>(tape);
+    const auto narrow = run([&](const auto& a, const auto& b) { return ht::exp(by_cpu_list, ht::matmul(by_cpu_list, a, b)); },
+                            2.71875, 2.71875);
+    static_assert(std::is_same_v<decltype(narrow), const ht::variable<bfloat16, 2>>);
+
     // `inherit` computes as the enclosing region, at any depth; outside all regions as on a bare tape.
     const auto inherited =
         run([&](const auto& a, const auto& b) { return product_layer<ht::inherit>{}(outer, a, b); }, 1, 1);

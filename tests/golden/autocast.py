@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes autocast.txt: the output type of each operation under PyTorch's autocast for CUDA, by the types of its inputs.
+"""Writes the output type of each operation under PyTorch's autocast for CUDA, or for CPUs, by the types of its inputs.
 
-    python3 tests/golden/autocast.py > tests/golden/autocast.txt        # with PyTorch; the file says which version wrote it
+    python3 tests/golden/autocast.py cuda > tests/golden/autocast.txt        # with PyTorch; the file says which version wrote it
+    python3 tests/golden/autocast.py cpu > tests/golden/autocast_cpu.txt
 
-No GPU is needed: tensors are fake ones (shapes and types without data) of the device cuda, whose calls go through the same
+No GPU is needed: tensors are fake ones (shapes and types without data) of the device, whose calls go through the same
 dispatcher. torch.autocast itself turns off where there is no GPU, so the script sets what it would: set_autocast_enabled and
 set_autocast_dtype, as in a `with` block, the inner one's in place of the outer's. "fp32" as the type of a region is one that
 torch.autocast refuses for CUDA and the dispatcher takes; halftone has it as autocast<full_fp32>.
@@ -17,6 +18,8 @@ operation: the dtype= that it is given. "banned": PyTorch refuses the operation 
 """
 
 import itertools
+import logging
+import sys
 
 import torch
 import torch.nn.functional as F
@@ -24,6 +27,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32, "fp64": torch.float64}
 NAMES = {t: n for n, t in TYPES.items()}
+DEVICE = sys.argv[1]
 REGIONS = ["none", "fp16", "bf16", "fp16>none", "fp16>fp32", "bf16>fp16"]
 UNMIXED = ["matmul", "linear", "conv2d", "attention", "prelu", "dot", "binary_cross_entropy_with_logits"]  # operands of one type, once they are cast
 
@@ -33,11 +37,11 @@ def unary(*names):
 
 
 def targets():
-    return torch.zeros(4, dtype=torch.int64, device="cuda")
+    return torch.zeros(4, dtype=torch.int64, device=DEVICE)
 
 
 def indices():
-    return torch.zeros(4, 4, dtype=torch.int64, device="cuda")
+    return torch.zeros(4, 4, dtype=torch.int64, device=DEVICE)
 
 
 def flat(x):
@@ -114,15 +118,15 @@ for name, function in {"softmax": torch.softmax, "log_softmax": torch.log_softma
 
 def enter(region):
     """What the innermost of nested torch.autocast blocks leaves set."""
-    torch.set_autocast_enabled("cuda", False)
+    torch.set_autocast_enabled(DEVICE, False)
     for name in region.split(">"):
-        torch.set_autocast_enabled("cuda", name != "none")
+        torch.set_autocast_enabled(DEVICE, name != "none")
         if name != "none":
-            torch.set_autocast_dtype("cuda", TYPES[name])
+            torch.set_autocast_dtype(DEVICE, TYPES[name])
 
 
 def main():
-    print(f"# PyTorch {torch.__version__}, fake tensors of the device cuda")
+    print(f"# PyTorch {torch.__version__}, fake tensors of the device {DEVICE}")
     with FakeTensorMode():
         for name, (inputs, function) in OPERATIONS.items():
             for region in REGIONS:
@@ -131,7 +135,7 @@ def main():
                     mixed = set(types) if region.endswith("none") else {t == "fp64" for t in types}
                     if name in UNMIXED and len(mixed) > 1:
                         continue
-                    tensors = [torch.empty(4, 4, dtype=TYPES[t], device="cuda") for t in types]
+                    tensors = [torch.empty(4, 4, dtype=TYPES[t], device=DEVICE) for t in types]
                     enter(region)
                     try:
                         found.append(",".join(types) + ":" + NAMES[function(*tensors).dtype])
@@ -142,4 +146,5 @@ def main():
                 print(name, region, *(["banned"] if banned else found))
 
 
+logging.disable(logging.ERROR)  # of mixtures that PyTorch refuses
 main()

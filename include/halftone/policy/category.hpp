@@ -4,8 +4,8 @@
 /// (one that is no layer's) gives its result under autocast.
 ///
 /// The rules are PyTorch's (aten/src/ATen/autocast_mode.h). PyTorch's lists for CUDA hold on every device here, so that
-/// a program computes in the same types on each. fp64 is exempt: an operation with a double among its inputs computes
-/// in double and gives double.
+/// a program computes in the same types on each; a policy can take the lists for CPUs (with_cpu_lists). fp64 is exempt: an
+/// operation with a double among its inputs computes in double and gives double.
 ///
 ///     using ht::op::matmul, ht::op::softmax, ht::op::add;
 ///     static_assert(std::is_same_v<ht::free_output<ht::amp_bf16, matmul, float, float>, ht::bfloat16>);
@@ -17,7 +17,7 @@
 ///     struct my_norm { static constexpr const char* name = "my_norm";
 ///                      static constexpr ht::category cast_rule = ht::category::fp32; };
 ///
-/// To change the category of one of halftone's operations, specialise operation_category before its first use.
+/// To change the category of one of halftone's operations, under both lists, specialise operation_category before its first use.
 #pragma once
 
 #include <halftone/config.hpp>
@@ -165,9 +165,29 @@ struct cast<category::banned, Op, Low, Widest> {
 template <class R, class Role, bool Scaled>
 using scaled_role = std::conditional_t<eight_bit<Role> && !Scaled, typename R::output, Role>;
 
+template <class Op>
+concept states_cpu_cast_rule = requires {
+    Op::cpu_cast_rule;
+};
+template <class R>
+constexpr bool takes_cpu_lists() {
+    if constexpr (requires { R::categories; }) return R::categories == autocast_lists::cpu;
+    return false;
+}
+
+/// The category of Op under R: for a free operation, which has inputs, that of the lists which R takes.
+template <class R, class Op, class... Inputs>
+constexpr category category_under() {
+    constexpr category value = operation_category<Op>::value;
+    if constexpr (sizeof...(Inputs) != 0 && takes_cpu_lists<R>() && states_cpu_cast_rule<Op>) {
+        if (value == stated_category<Op>()) return Op::cpu_cast_rule;
+    }
+    return value;
+}
+
 template <class R, class Op, class... Inputs>
 struct operand {
-    using type = typename cast<operation_category<Op>::value, Op,
+    using type = typename cast<category_under<R, Op, Inputs...>(), Op,
                                scaled_role<R, typename R::compute, scales_operands<Op>>, promote<Inputs...>>::type;
 };
 template <policy_marker R, class Op, class... Inputs>

@@ -5,7 +5,7 @@
 ///     static_assert(ht::operation_category<ht::op::layer_norm>::value == ht::category::fp32);
 ///
 /// Operations that PyTorch's autocast does not list (add, gelu, mean, embedding, ...) run in their input's type, as in
-/// PyTorch.
+/// PyTorch. Those with another category in its list for CPUs state that too, as `cpu_cast_rule`.
 #pragma once
 
 #include <halftone/config.hpp>
@@ -20,6 +20,11 @@ template <category Category>
 struct in_category {
     static constexpr category cast_rule = Category;
 };
+/// In one category by PyTorch's list for CUDA, and in another by that for CPUs.
+template <category Cuda, category Cpu>
+struct in_categories : in_category<Cuda> {
+    static constexpr category cpu_cast_rule = Cpu;
+};
 
 }  // namespace detail
 
@@ -29,6 +34,9 @@ using low_precision = detail::in_category<category::low_precision>;
 using fp32 = detail::in_category<category::fp32>;
 using promote = detail::in_category<category::promote>;
 using as_input = detail::in_category<category::as_input>;
+using fp32_on_cuda = detail::in_categories<category::fp32, category::as_input>;
+using promote_on_cuda = detail::in_categories<category::promote, category::as_input>;
+using promote_on_cpu = detail::in_categories<category::as_input, category::promote>;
 
 // clang-format off
 struct matmul : low_precision { static constexpr const char* name = "matmul"; };
@@ -54,10 +62,10 @@ struct linear_cross_entropy : detail::in_category<category::low_to_fp32> {
     static constexpr bool has_weights = true;
 };
 
-struct layer_norm : fp32 { static constexpr const char* name = "layer_norm"; };
-struct rms_norm : fp32 { static constexpr const char* name = "rms_norm"; };
-struct softmax : fp32 { static constexpr const char* name = "softmax"; };
-struct log_softmax : fp32 { static constexpr const char* name = "log_softmax"; };
+struct layer_norm : fp32_on_cuda { static constexpr const char* name = "layer_norm"; };
+struct rms_norm : fp32_on_cuda { static constexpr const char* name = "rms_norm"; };
+struct softmax : fp32_on_cuda { static constexpr const char* name = "softmax"; };
+struct log_softmax : fp32_on_cuda { static constexpr const char* name = "log_softmax"; };
 struct cross_entropy : fp32 { static constexpr const char* name = "cross_entropy"; };
 struct mse_loss : fp32 { static constexpr const char* name = "mse_loss"; };
 struct l1_loss : fp32 { static constexpr const char* name = "l1_loss"; };
@@ -66,30 +74,30 @@ struct huber_loss : fp32 { static constexpr const char* name = "huber_loss"; };
 struct binary_cross_entropy_with_logits : fp32 {
     static constexpr const char* name = "binary_cross_entropy_with_logits";
 };
-struct exp : fp32 { static constexpr const char* name = "exp"; };
-struct expm1 : fp32 { static constexpr const char* name = "expm1"; };
-struct log : fp32 { static constexpr const char* name = "log"; };
-struct log1p : fp32 { static constexpr const char* name = "log1p"; };
-struct log2 : fp32 { static constexpr const char* name = "log2"; };
-struct log10 : fp32 { static constexpr const char* name = "log10"; };
-struct pow : fp32 { static constexpr const char* name = "pow"; };
-struct reciprocal : fp32 { static constexpr const char* name = "reciprocal"; };
-struct rsqrt : fp32 { static constexpr const char* name = "rsqrt"; };
-struct softplus : fp32 { static constexpr const char* name = "softplus"; };
-struct sinh : fp32 { static constexpr const char* name = "sinh"; };
-struct cosh : fp32 { static constexpr const char* name = "cosh"; };
-struct tan : fp32 { static constexpr const char* name = "tan"; };
-struct sum : fp32 { static constexpr const char* name = "sum"; };
-struct norm : fp32 { static constexpr const char* name = "norm"; };
+struct exp : fp32_on_cuda { static constexpr const char* name = "exp"; };
+struct expm1 : fp32_on_cuda { static constexpr const char* name = "expm1"; };
+struct log : fp32_on_cuda { static constexpr const char* name = "log"; };
+struct log1p : fp32_on_cuda { static constexpr const char* name = "log1p"; };
+struct log2 : fp32_on_cuda { static constexpr const char* name = "log2"; };
+struct log10 : fp32_on_cuda { static constexpr const char* name = "log10"; };
+struct pow : fp32_on_cuda { static constexpr const char* name = "pow"; };
+struct reciprocal : fp32_on_cuda { static constexpr const char* name = "reciprocal"; };
+struct rsqrt : fp32_on_cuda { static constexpr const char* name = "rsqrt"; };
+struct softplus : fp32_on_cuda { static constexpr const char* name = "softplus"; };
+struct sinh : fp32_on_cuda { static constexpr const char* name = "sinh"; };
+struct cosh : fp32_on_cuda { static constexpr const char* name = "cosh"; };
+struct tan : fp32_on_cuda { static constexpr const char* name = "tan"; };
+struct sum : fp32_on_cuda { static constexpr const char* name = "sum"; };
+struct norm : fp32_on_cuda { static constexpr const char* name = "norm"; };
 
-struct addcmul : promote { static constexpr const char* name = "addcmul"; };
-struct addcdiv : promote { static constexpr const char* name = "addcdiv"; };
-struct atan2 : promote { static constexpr const char* name = "atan2"; };
-struct dot : promote { static constexpr const char* name = "dot"; };
-struct cat : as_input { static constexpr const char* name = "cat"; };
-struct stack : as_input { static constexpr const char* name = "stack"; };
+struct addcmul : promote_on_cuda { static constexpr const char* name = "addcmul"; };
+struct addcdiv : promote_on_cuda { static constexpr const char* name = "addcdiv"; };
+struct atan2 : promote_on_cuda { static constexpr const char* name = "atan2"; };
+struct dot : promote_on_cuda { static constexpr const char* name = "dot"; };
+struct cat : promote_on_cpu { static constexpr const char* name = "cat"; };
+struct stack : promote_on_cpu { static constexpr const char* name = "stack"; };
 
-struct scatter_add : promote { static constexpr const char* name = "scatter_add"; };
+struct scatter_add : promote_on_cuda { static constexpr const char* name = "scatter_add"; };
 struct gather : as_input { static constexpr const char* name = "gather"; };
 struct index_select : as_input { static constexpr const char* name = "index_select"; };
 struct take_along_dim : as_input { static constexpr const char* name = "take_along_dim"; };
@@ -133,8 +141,8 @@ struct sparse_embedding : as_input {
 };
 
 // Reductions along axes other than sum and mean.
-struct cumsum : fp32 { static constexpr const char* name = "cumsum"; };
-struct logsumexp : fp32 { static constexpr const char* name = "logsumexp"; };
+struct cumsum : fp32_on_cuda { static constexpr const char* name = "cumsum"; };
+struct logsumexp : fp32_on_cuda { static constexpr const char* name = "logsumexp"; };
 struct var : as_input { static constexpr const char* name = "var"; };
 struct std_dev : as_input { static constexpr const char* name = "std"; };
 struct amax : as_input { static constexpr const char* name = "amax"; };
@@ -147,12 +155,12 @@ struct geglu : as_input { static constexpr const char* name = "geglu"; };
 
 // Images. Normalisation with a batch's statistics keeps its input's type and computes in float whatever that is.
 struct batch_norm : as_input { static constexpr const char* name = "batch_norm"; };
-struct group_norm : fp32 { static constexpr const char* name = "group_norm"; };
+struct group_norm : fp32_on_cuda { static constexpr const char* name = "group_norm"; };
 struct max_pool2d : as_input { static constexpr const char* name = "max_pool2d"; };
 struct avg_pool2d : as_input { static constexpr const char* name = "avg_pool2d"; };
 struct adaptive_avg_pool2d : as_input { static constexpr const char* name = "adaptive_avg_pool2d"; };
 
-struct binary_cross_entropy : detail::in_category<category::banned> {
+struct binary_cross_entropy : detail::in_categories<category::banned, category::fp32> {
     static constexpr const char* name = "binary_cross_entropy";
     static constexpr bool has_logits_form = true;  // binary_cross_entropy_with_logits, which does not overflow
 };

@@ -146,6 +146,13 @@ struct with_split_master : detail::policy_with_roles<P> {
     static constexpr master_layout masters = master_layout::split;
 };
 
+/// P in whose autocast regions free operations have their categories by PyTorch's list for CPUs, as in
+/// torch.autocast("cpu"), on every device. Layers compute as under P.
+template <class P>
+struct with_cpu_lists : detail::policy_with_roles<P> {
+    static constexpr autocast_lists categories = autocast_lists::cpu;
+};
+
 /// P with operands of products in T (role `compute`).
 template <class P, number T>
 struct with_compute : detail::policy_with_roles<P> {

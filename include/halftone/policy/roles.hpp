@@ -15,7 +15,8 @@
 ///
 /// and `static constexpr rounding param_rounding`: how an updated parameter is rounded to `param`. Optional members of
 /// a policy are `copy_rounding`, how the copy that kernels read is rounded from the master (default: nearest even);
-/// `masters`, a master_layout (default: whole); and `scaling`, how 8-bit operands are scaled (scaling.hpp).
+/// `masters`, a master_layout (default: whole); `scaling`, how 8-bit operands are scaled (scaling.hpp); and `categories`, an
+/// autocast_lists (default: cuda).
 ///
 /// The two backward products of a layer with weights have operands of the wider of `compute` and `grad`. A policy can
 /// change that by two optional roles:
@@ -82,6 +83,12 @@ template <class P>
 concept precision_policy = detail::has_param<P> && detail::has_compute<P> && detail::has_output<P> &&
     detail::has_accum<P> && detail::has_grad<P> && detail::has_accumulate<P> && detail::has_reduce<P> &&
     detail::has_state<P> && detail::has_param_rounding<P>;
+
+/// By which of PyTorch's two lists free operations have their categories in an autocast region (category.hpp).
+enum class autocast_lists {
+    cuda,  ///< that for CUDA, which also holds on a CPU here
+    cpu,   ///< that for CPUs, which leaves most of what sums and exponentiates in 16 bits
+};
 
 /// How a master and the copy of it that kernels read are stored.
 enum class master_layout {
