@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// What less memory costs in seconds: checkpoints of every block of a GPT, and budgets between its least and its greatest peak,
-/// each compared with the best of all ways that fit. Steps take turns, in an order that rotates; times are medians.
+/// each compared with the fastest of those that fit among the ways that compute the first n blocks again, n from 0 to all. Steps take
+/// turns, in an order that rotates; times are medians.
 ///
 ///     bench_memory_budget --json memory_budget.json                 // 12 blocks
 ///     bench_memory_budget --resident                                // resident memory of the process, compared with the plan
@@ -212,7 +213,7 @@ void tell_resident(ht::cpu& device, const settings& o, bench::report& report) {
 int main(int argc, char** argv) {
     settings o;
     o.rounds = 7;
-    CLI::App app{"Times what less memory costs: checkpoints, and budgets compared with the best way that fits."};
+    CLI::App app{"Times what less memory costs: checkpoints, and budgets compared with the fastest number of blocks computed again that fits."};
     app.option_defaults()->always_capture_default();
     app.add_option("--layers", o.layers)->check(CLI::Range(2, 1000));
     app.add_option("--width", o.width);
