@@ -166,7 +166,7 @@ class Report:
         lines = ["## Trained", "", "| run | policy | validation loss | tokens/s | ms a step | peak MiB | skipped |", "| --- | --- | ---: | ---: | ---: | ---: | ---: |"]
         for name, summary in training.items():
             for run in summary.get("runs", []):
-                loss = run.get("validation_loss")
-                lines.append(f"| {name} | {run['policy']} | {'-' if loss is None else f'{loss:.4f}'} | {run['tokens_per_second']:.0f} | {run['step_ms']:.2f} | "
+                loss = run.get("validation_loss")  # a text, "nan", if it is not finite
+                lines.append(f"| {name} | {run['policy']} | {'-' if loss is None else f'{float(loss):.4f}'} | {run['tokens_per_second']:.0f} | {run['step_ms']:.2f} | "
                              f"{run['peak_bytes'] / 2**20:.0f} | {run['skipped_steps']} |")
         return "\n".join(lines)

@@ -213,7 +213,7 @@ class Suite:
         if None in runs:
             return self.finish(step, "left out", "not both devices have trained")
         pairs = [(a["policy"], a["validation_loss"], b["validation_loss"]) for a, b in zip(runs[0]["runs"], runs[1]["runs"])]
-        far = [f"{policy}: {a} on cuda, {b} on the CPU" for policy, a, b in pairs if a is None or b is None or not abs(a - b) <= 0.02]
+        far = [f"{policy}: {a} on cuda, {b} on the CPU" for policy, a, b in pairs if a is None or b is None or not abs(float(a) - float(b)) <= 0.02]
         if far or not pairs:
             return self.finish(step, "FAILED", "more than 0.02 nats apart: " + "; ".join(far))
         return self.finish(step, "ok", "at most %.4f nats apart" % max(abs(a - b) for _, a, b in pairs))

@@ -139,7 +139,7 @@ void run_all(const char* program, const run_options& o, nlohmann::ordered_json a
                                    {"loss_scale", r.loss_scale}});
     }
     seen.commit(page_of(program, arguments, device, runs));
-    if (file) writes([&] { file->write(summary.dump(2) + "\n"), file->commit(); });
+    if (file) writes([&] { file->write(ht::finite_json(summary).dump(2) + "\n"), file->commit(); });
     if (folder) folder->keep();
     if (writes.any_failed()) throw exit_with(2, "not all files could be written");
 }

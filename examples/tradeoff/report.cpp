@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <halftone/io/finite_json.hpp>
 #include <halftone/observe/metrics/machine.hpp>
 
 #if !defined(HALFTONE_COMMIT)
@@ -133,5 +134,5 @@ std::string summary_json(const options& o, const surroundings& around, const std
                                    {"skipped_steps", t.skipped_steps},
                                    {"loss_scale", t.loss_scale}});
     }
-    return summary.dump(2) + "\n";
+    return ht::finite_json(summary).dump(2) + "\n";
 }

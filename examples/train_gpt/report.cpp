@@ -10,6 +10,7 @@
 #include <iostream>
 #include <optional>
 
+#include <halftone/io/finite_json.hpp>
 #include <halftone/observe/metrics/machine.hpp>
 #include <halftone/observe/metrics/metrics.hpp>
 #include <halftone/observe/metrics/progress.hpp>
@@ -324,7 +325,7 @@ void reporter::commit(const std::vector<run_result>& runs, const std::vector<bud
                                         {"more_operations", budgets[i].more_work}};
     }
     file_writes& write = state_->write;
-    if (state_->summary) write([&] { state_->summary->write(summary.dump(2) + "\n"); });
+    if (state_->summary) write([&] { state_->summary->write(ht::finite_json(summary).dump(2) + "\n"); });
     if (o.report) write([&] { write_report(o, state_->where, runs, state_->pages); });
     state_->metrics->commit();
     if (state_->summary) write([&] { state_->summary->commit(); });

@@ -9,6 +9,7 @@
 
 #include <doctest/doctest.h>
 
+#include <halftone/io/finite_json.hpp>
 #include <halftone/observe/metrics/metrics.hpp>
 
 #include "support/temporary_folder.hpp"
@@ -32,9 +33,6 @@ TEST_CASE("a line a step, flushed, with the promised fields") {
             R"({"policy":"amp_fp16","step":10,"loss":2.5,"lr":0.001,"tokens_per_second":1000.0,"step_ms":4.0,"peak_bytes":5000,)"
             R"("loss_scale":1024.0,"skipped":2,"skipped_infinity":1,"skipped_nan":0,"skipped_outlier":1})"
             "\n");
-        ht::step_metrics bad = state;
-        bad.loss = std::numeric_limits<double>::quiet_NaN();
-        metrics.write(bad);
         metrics.write_line({{"step", 10}, {"validation_loss", 2.25}, {"note", "not \xff UTF-8"}});
         metrics.commit();
     }
@@ -43,11 +41,31 @@ TEST_CASE("a line a step, flushed, with the promised fields") {
     REQUIRE(std::getline(in, line));
     CHECK(json::parse(line)["loss_scale"] == 1024.0);
     REQUIRE(std::getline(in, line));
-    CHECK(json::parse(line)["loss"].is_null());
-    CHECK(json::parse(line).size() == 11);
-    REQUIRE(std::getline(in, line));
     CHECK(json::parse(line)["validation_loss"] == 2.25);
     CHECK(!std::getline(in, line));
+}
+
+TEST_CASE("numbers that are not finite are texts, in all places of a line, and others stay numbers") {
+    const support::temporary_folder folder;
+    constexpr double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+    ht::metrics_file metrics(folder.path() / "metrics.jsonl");
+    metrics.write({.step = 1, .loss = nan, .grad_norm = infinity, .learning_rate = -infinity});
+    metrics.write({.step = 2, .loss = infinity, .grad_norm = nan, .learning_rate = -nan}, {{"accuracy", -infinity}});
+    ht::system_sample sample{.rss_bytes = infinity, .gpus = {{.watts = nan}}};
+    metrics.write_line({{"at_step", 2}, {"system", ht::system_json(sample)}, {"list", {1, -infinity, 0.5, nullptr, std::numeric_limits<double>::max()}}});
+    metrics.commit();
+    std::ifstream in(folder.path() / "metrics.jsonl");
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(in, line);) lines.push_back(line);
+    REQUIRE(lines.size() == 3);
+    CHECK(lines[0].starts_with(R"({"step":1,"loss":"nan","lr":"-inf","grad_norm":"inf","tokens_per_second":0.0,)"));
+    CHECK(lines[1].starts_with(R"({"accuracy":"-inf","step":2,"loss":"inf","lr":"nan","grad_norm":"nan","tokens_per_second":0.0,)"));
+    const json system = json::parse(lines[2]);
+    CHECK(system["system"]["rss_bytes"] == "inf");
+    CHECK(system["system"]["gpus"][0]["watts"] == "nan");
+    CHECK(system["list"].dump() == R"([1,"-inf",0.5,null,1.7976931348623157e+308])");
+    CHECK(ht::finite_json(nlohmann::json(nan)).dump() == R"("nan")");
+    CHECK(ht::finite_json(nlohmann::json("a text")) == "a text");
 }
 
 TEST_CASE("a run whose figures cannot be written ends with output_error, or goes on and says it once") {

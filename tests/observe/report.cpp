@@ -128,6 +128,20 @@ TEST_CASE("all pages have the colours of runs, kinds of memory and passes, in li
     for (const char* pass : {"--forward:#", "--backward:#", "--update:#", "--outlived:#"}) CHECK(count_of(page, pass) == 2);
 }
 
+TEST_CASE("a report says how many values are left out of its curves") {
+    constexpr double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+    ht::run_report run("<diverged>");
+    std::int64_t step = 0;
+    for (const double value : {2.5, nan, nan, infinity, infinity, -infinity})
+        run.add({.step = ++step, .step_loss = value, .grad_norm = value == -infinity ? -1 : value, .learning_rate = 0.5});
+    run.add_validation(step, nan);
+    const std::string page = ht::report_html({.runs = {run, ht::run_report("whole")}});
+    CHECK(page.find("<p class=\"dim\">Left out of the curves, since not finite: 5 &times; loss of &lt;diverged&gt;, 1 &times; validation loss of "
+                    "&lt;diverged&gt;, 4 &times; gradient norm of &lt;diverged&gt;.</p>\n") != std::string::npos);
+    CHECK(page.find("nan") == std::string::npos);
+    CHECK(ht::report_html({.runs = {ht::run_report("whole")}}).find("not finite") == std::string::npos);
+}
+
 TEST_CASE("a report: one file, no script, nothing loaded, under a megabyte for 100,000 steps of three runs") {
     ht::report r{.title = "a & b", .facts = {{"processor", "<none>"}}, .runs = {run_of("one", 100000), run_of("two", 100000), run_of("three", 5)}};
     const std::string page = ht::report_html(r);

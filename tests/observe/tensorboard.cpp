@@ -198,6 +198,12 @@ TEST_CASE("any sink gets a step's figures and the system's") {
     m.grad_norm = 0.75;
     ht::write_metrics(sink, m);
     CHECK(sink.values["train/grad_norm"] == 0.75);
+    m.grad_norm = std::numeric_limits<double>::quiet_NaN();
+    ht::write_metrics(sink, m);
+    CHECK(ht::is_nan(sink.values["train/grad_norm"]));  // not: not computed
+    m.grad_norm = std::numeric_limits<double>::infinity();
+    ht::write_metrics(sink, m);
+    CHECK(ht::is_inf(sink.values["train/grad_norm"]));
     CHECK(sink.values["train/loss"] == 2);
     CHECK(sink.values["train/lr"] == 0.5);
     CHECK(sink.last == 5);

@@ -52,11 +52,11 @@ def train(program, text, folder, ranks, zero, accumulation, processes, policies,
 
 
 def first_losses(told):
-    return {t["policy"]: t["loss"] for t in told if t.get("step") == 1}
+    return {t["policy"]: float(t["loss"]) for t in told if t.get("step") == 1}
 
 
 def end_of(t):
-    return f"{t['policy']} {t['validation_loss']:.4f}" + (f" ({t['skipped_steps']} skipped)" if t["skipped_steps"] else "")
+    return f"{t['policy']} {float(t['validation_loss']):.4f}" + (f" ({t['skipped_steps']} skipped)" if t["skipped_steps"] else "")
 
 
 def compare(program, text, work, engines, accumulation, policies, steps):
@@ -88,7 +88,7 @@ def compare(program, text, work, engines, accumulation, policies, steps):
             terms = WINDOWS * CONTEXT * accumulation
             difference = abs(loss / first_losses(alone)[policy] - 1)
             largest = max(largest, difference)
-            if difference > terms * 2.0**-24:
+            if not difference <= terms * 2.0**-24:
                 print(f"FAILED: {ranks} ranks, {policy}: the first loss is {loss}, and {first_losses(alone)[policy]} with one rank")
                 failures += 1
         last = [t for t in expected if "train_loss" in t]

@@ -4,7 +4,8 @@
 
     readers.py tensorboard FOLDER/tensorboard/POLICY FOLDER/metrics.jsonl      with TensorBoard's EventAccumulator
     readers.py perfetto FOLDER/trace.json                                      with Perfetto's trace processor
-    readers.py wandb|mlflow|trackio FOLDER/metrics.jsonl                       what examples/share_metrics.py made of it
+    readers.py wandb|mlflow|trackio FOLDER/metrics.jsonl                       what examples/share_metrics.py made of it, and of a run
+                                                                               whose figures are not finite
 
 Ends with 77 if the package (PyPI: tensorboard, perfetto, wandb, trackio; mlflow-skinny with sqlalchemy and alembic, or mlflow) or what
 it downloads is missing, and with 1 and a line for each difference.
@@ -22,8 +23,9 @@ import tempfile
 
 
 def as_float(x):
-    """The nearest number of 32 bits; None for one that is not finite, as in metrics.jsonl."""
-    return None if x is None or not math.isfinite(x) else struct.unpack("f", struct.pack("f", x))[0]
+    """The nearest number of 32 bits, of a number or of the text that metrics.jsonl has for one that is not finite; as text, since a NaN
+    is unlike itself."""
+    return repr(struct.unpack("f", struct.pack("f", float(x)))[0])
 
 
 def read_tensorboard(folder, metrics):
@@ -192,6 +194,49 @@ def trackio_runs():
             for run in SQLiteStorage.get_runs("halftone")}
 
 
+SAYS = "share_metrics.py: "  # begins each line of the script's own
+
+# Lines as ht::metrics_file writes them (tests/observe/metrics.cpp), the bare names that Python's json writes, and a null, which does
+# not say what it was.
+NOT_FINITE = """\
+{"policy":"diverged","step":1,"loss":"nan","grad_norm":"inf","lr":"-inf","skipped":0}
+{"policy":"diverged","at_step":1,"system":{"processors":"inf","gpus":[{"watts":"nan"}]}}
+{"policy":"diverged","step":2,"loss":"inf","grad_norm":"-inf","lr":"nan","skipped":1}
+{"policy":"diverged","step":3,"loss":"-inf","grad_norm":"nan","lr":"inf","skipped":2}
+{"policy":"diverged","step":4,"loss":NaN,"grad_norm":Infinity,"lr":-Infinity,"skipped":2}
+{"policy":"diverged","step":5,"loss":null,"grad_norm":1.5,"lr":0.25,"skipped":2}
+{"policy":"diverged","step":6,"loss":null,"grad_norm":1.5,"lr":0.25,"skipped":2}
+"""
+NAN, INF = math.nan, math.inf
+DIVERGED = {1: {"loss": NAN, "grad_norm": INF, "lr": -INF, "skipped": 0, "processors": INF, "gpu0/watts": NAN},
+            2: {"loss": INF, "grad_norm": -INF, "lr": NAN, "skipped": 1}, 3: {"loss": -INF, "grad_norm": NAN, "lr": INF, "skipped": 2},
+            4: {"loss": NAN, "grad_norm": INF, "lr": -INF, "skipped": 2}, 5: {"grad_norm": 1.5, "lr": 0.25, "skipped": 2},
+            6: {"grad_norm": 1.5, "lr": 0.25, "skipped": 2}}
+
+
+def as_kept(tracker, steps):
+    """What a tracker's own functions give back of these figures: MLflow's SQLite store has no infinity (mlflow.log_metric's docstring)."""
+    if tracker != "mlflow":
+        return steps
+    return {step: {k: math.copysign(sys.float_info.max, v) if math.isinf(v) else v for k, v in figures.items()}
+            for step, figures in steps.items()}
+
+
+def notes_of(tracker):
+    """What is said of the figures that do not arrive as they are."""
+    notes = ["diverged: loss at step 5 is null, which does not say whether it was nan, inf or -inf; left out, as later ones are"]
+    if tracker == "mlflow":
+        for name, step, value in (("grad_norm", 1, "inf"), ("lr", 1, "-inf"), ("processors", 1, "inf"), ("loss", 2, "inf")):
+            notes.append(f"diverged: {name} at step {step} is {value}, which MLflow's SQLite store keeps as "
+                         f"{'-' if value[0] == '-' else ''}1.7976931348623157e+308, as later ones are")
+    return notes
+
+
+def are_same(there, here):
+    """Whether both have the same figures; a NaN is one."""
+    return there is not None and here is not None and {k: repr(float(v)) for k, v in there.items()} == {k: repr(float(v)) for k, v in here.items()}
+
+
 def read_tracker(tracker, metrics):
     if importlib.util.find_spec(tracker) is None:
         raise ImportError(f"there is no {tracker}")
@@ -200,18 +245,25 @@ def read_tracker(tracker, metrics):
     import share_metrics
 
     metrics = metrics.resolve()
-    expected = {name: dict(share_metrics.merged(entries)) for name, entries in share_metrics.runs_of(metrics).items()}
+    expected = {name: dict(share_metrics.merged(entries)) for name, entries in share_metrics.runs_of(metrics, share_metrics.Notes()).items()}
+    expected["diverged"] = DIVERGED
+    wrong = []
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)  # of everything that the trackers write
         os.environ.update(HOME=folder, TRACKIO_DIR=folder, WANDB_SILENT="true", MLFLOW_DISABLE_TELEMETRY="true")
-        subprocess.run([sys.executable, str(script), tracker, str(metrics)], check=True, stdout=subprocess.DEVNULL)
+        file = pathlib.Path("metrics.jsonl")
+        file.write_text(metrics.read_text() + NOT_FINITE)
+        run = subprocess.run([sys.executable, str(script), tracker, str(file)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        said = [line[len(SAYS):] for line in run.stderr.splitlines() if line.startswith(SAYS)]
+        if run.returncode != 0 or said != notes_of(tracker):
+            wrong.append(f"share_metrics.py ends with {run.returncode} and says {said}, expected {notes_of(tracker)}\n{run.stderr[-2000:]}")
         read = {"wandb": wandb_runs, "mlflow": mlflow_runs, "trackio": trackio_runs}[tracker]()
         os.chdir("/")
-    wrong = []
     for name in sorted(set(expected) | set(read)):
-        for step in sorted(set(expected.get(name, {})) | set(read.get(name, {}))):
-            there, here = read.get(name, {}).get(step), expected.get(name, {}).get(step)
-            if there != here:
+        kept = as_kept(tracker, expected.get(name, {}))
+        for step in sorted(set(kept) | set(read.get(name, {}))):
+            there, here = read.get(name, {}).get(step), kept.get(step)
+            if not are_same(there, here):
                 wrong.append(f"{name}, step {step}: {tracker} has {there}, metrics.jsonl {here}")
     print(f"{len(read)} runs, {sum(len(steps) for steps in read.values())} steps, "
           f"{sum(len(v) for steps in read.values() for v in steps.values())} figures")

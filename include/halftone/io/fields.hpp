@@ -17,6 +17,7 @@
 #include <type_traits>
 #include <vector>
 
+#include <halftone/io/finite_json.hpp>
 #include <halftone/io/strict_json.hpp>
 #include <halftone/number/classify.hpp>
 
@@ -43,7 +44,7 @@ nlohmann::json to_json(const T& value) {
     if constexpr (std::is_floating_point_v<T>) {
         const auto x = static_cast<double>(value);
         if (is_finite(x)) return x;
-        return is_nan(x) ? "nan" : x > 0 ? "inf" : "-inf";
+        return not_finite_text(x);
     } else if constexpr (std::is_enum_v<T>) {
         return static_cast<int>(value);
     } else if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>) {

@@ -7,7 +7,7 @@
 ///     metrics.commit();
 ///
 /// Fields: step, loss, lr, grad_norm where it is computed, tokens_per_second, step_ms, peak_bytes, loss_scale, skipped, and its parts skipped_infinity,
-/// skipped_nan and skipped_outlier; see step_metrics. Numbers that are not finite become null. Each line is flushed
+/// skipped_nan and skipped_outlier; see step_metrics. Numbers that are not finite are "nan", "inf" and "-inf". Each line is flushed
 /// when it is written; the file gets its final name by commit().
 #pragma once
 
@@ -16,6 +16,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <halftone/io/finite_json.hpp>
 #include <halftone/observe/metrics/output_file.hpp>
 #include <halftone/observe/metrics/step_metrics.hpp>
 #include <halftone/observe/metrics/system.hpp>
@@ -58,7 +59,7 @@ class metrics_file {
         line["step"] = m.step;
         line["loss"] = m.loss;
         line["lr"] = m.learning_rate;
-        if (m.grad_norm >= 0) line["grad_norm"] = m.grad_norm;
+        if (m.has_grad_norm()) line["grad_norm"] = m.grad_norm;
         line["tokens_per_second"] = m.tokens_per_second;
         line["step_ms"] = m.step_ms;
         line["peak_bytes"] = m.peak_bytes;
@@ -72,7 +73,7 @@ class metrics_file {
     /// Any other line, such as an evaluation's.
     void write_line(const json& line) {
         if (!file_) return;
-        attempt_([&] { file_->write(line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"); });
+        attempt_([&] { file_->write(finite_json(line).dump(-1, ' ', false, json::error_handler_t::replace) + "\n"); });
     }
 
     /// Gives the file its final name, replacing an existing file.

@@ -74,7 +74,7 @@ inline void write_metrics(metrics_sink& sink, const step_metrics& m, const std::
     const auto give = [&](const char* name, double value) { sink.scalar(group + "/" + name, value, m.step); };
     give("loss", m.loss);
     give("lr", m.learning_rate);
-    if (m.grad_norm >= 0) give("grad_norm", m.grad_norm);
+    if (m.has_grad_norm()) give("grad_norm", m.grad_norm);
     give("loss_scale", m.loss_scale);
     give("skipped", static_cast<double>(m.skipped));
     give("tokens_per_second", m.tokens_per_second);

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <halftone/number/classify.hpp>
 #include <halftone/optim/step_result.hpp>
 
 namespace halftone {
@@ -24,6 +25,9 @@ struct step_metrics {
     double loss_scale = 1;
     std::int64_t skipped = 0;          ///< steps skipped so far
     skip_counts skips{};               ///< the same by reason
+
+    /// Whether the norm was computed: a NaN was, too.
+    bool has_grad_norm() const { return is_nan(grad_norm) || grad_norm >= 0; }
 };
 
 }  // namespace HALFTONE_ABI

@@ -8,11 +8,15 @@
 /// "type", "elements", "zeros", "infinities", "nans", "largest", "subnormal_share", "saturation_share", "doublings",
 /// "underflowed", "overflowed" (null: not known), "exponents": [[exponent, count], ...], "operand": null, or {"tensor"
 /// ("input", "weight", "gradient"), "scaling" ("current", "delayed"), "scale", "amax", "saturated", "flushed",
-/// "flushed_by_own_scale"} of what is read in eight bits}], "proposals": [{"layer", "policy", "text", "operation"}]}
+/// "flushed_by_own_scale"} of what is read in eight bits}], "proposals": [{"layer", "policy", "text", "operation"}]}; numbers that
+/// are not finite, as an amax can be, are "nan", "inf" and "-inf".
 #pragma once
+
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
+#include <halftone/io/finite_json.hpp>
 #include <halftone/observe/numerics/numerics.hpp>
 
 namespace halftone {
@@ -61,7 +65,7 @@ inline nlohmann::ordered_json numerics_json(const numerics_view& view) {
     for (const numerics_proposal& p : view.proposals())
         j["proposals"].push_back(
             {{"layer", p.layer}, {"policy", p.policy}, {"text", p.text}, {"operation", p.operation}});
-    return j;
+    return finite_json(std::move(j));
 }
 
 }  // namespace HALFTONE_ABI

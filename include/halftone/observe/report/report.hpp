@@ -44,12 +44,12 @@ struct run_report {
     /// The figures after a step.
     void add(const step_metrics& m) {
         const auto step = static_cast<double>(m.step);
-        if (m.step_loss != last_loss_ || m.step <= 1) loss.add(step, m.step_loss);
+        if (m.step_loss != last_loss_ || !is_finite(m.step_loss) || m.step <= 1) loss.add(step, m.step_loss);
         last_loss_ = m.step_loss;
         if (m.tokens_per_second > 0) rate.add(step, m.tokens_per_second);
         scale.add(step, m.loss_scale);
         learning_rate.add(step, m.learning_rate);
-        if (m.grad_norm >= 0) norm.add(step, m.grad_norm);
+        if (m.has_grad_norm()) norm.add(step, m.grad_norm);
         if (m.skipped > skipped_ && skipped_steps.size() < 1000) skipped_steps.push_back(m.step);
         skipped_ = m.skipped;
     }
@@ -101,6 +101,24 @@ chart chart_of_runs(const report& r, const std::string& title, const Of& curve_o
         c.lines.push_back({r.runs[i].name, static_cast<int>(i), of_trend == trend::shown ? of.means(chart_columns / 2) : of.points(chart_columns)});
     }
     return c;
+}
+
+/// A line that tells how many values are not in the curves; empty if all are.
+inline std::string left_out_of(const report& r) {
+    const std::pair<const char*, curve run_report::*> curves[] = {{"loss", &run_report::loss},
+                                                                  {"validation loss", &run_report::validation},
+                                                                  {"throughput", &run_report::rate},
+                                                                  {"loss scale", &run_report::scale},
+                                                                  {"learning rate", &run_report::learning_rate},
+                                                                  {"gradient norm", &run_report::norm}};
+    std::string all;
+    for (const run_report& run : r.runs) {
+        for (const auto& [name, of] : curves) {
+            if (const std::size_t count = (run.*of).not_finite(); count > 0)
+                all += (all.empty() ? "" : ", ") + std::to_string(count) + " &times; " + name + " of " + escaped(run.name);
+        }
+    }
+    return all.empty() ? "" : "<p class=\"dim\">Left out of the curves, since not finite: " + all + ".</p>\n";
 }
 
 inline std::string charts_of(const report& r) {
@@ -221,7 +239,7 @@ inline std::string policies_section(const run_report& run) {
 inline std::string report_html(const report& r) {
     using namespace detail;
     std::string page = drawn_page_begin(r.title, numerics_style);
-    page += figures_table(r) + "<h2>Curves</h2>\n" + charts_of(r);
+    page += figures_table(r) + "<h2>Curves</h2>\n" + charts_of(r) + left_out_of(r);
     for (const run_report& run : r.runs) page += light_section(run);
     for (const run_report& run : r.runs) page += policies_section(run);
     for (const run_report& run : r.runs) {

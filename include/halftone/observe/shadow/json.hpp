@@ -5,12 +5,15 @@
 ///     std::ofstream("shadow.json") << ht::shadow_json(report).dump();
 ///
 /// {"first": index of the first row beyond its bound or null, "rows": [{"layer", "after", "operation", "pass" (null: a
-/// weight), "tensor", "parameter", "type", "elements", "beyond", "ratio" (null: infinite), "at", "value", "expected"
-/// (null: not finite), "bound"}]}
+/// weight), "tensor", "parameter", "type", "elements", "beyond", "ratio", "at", "value", "expected", "bound"}]}; numbers
+/// that are not finite are "nan", "inf" and "-inf".
 #pragma once
+
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
+#include <halftone/io/finite_json.hpp>
 #include <halftone/observe/shadow/report.hpp>
 
 namespace halftone {
@@ -22,7 +25,6 @@ inline nlohmann::ordered_json shadow_json(const shadow_report& report) {
     const shadow_row* first = report.first();
     json j{{"first", first == nullptr ? json(nullptr) : json(first - report.rows.data())}, {"rows", json::array()}};
     for (const shadow_row& r : report.rows) {
-        // JSON has no infinities and NaNs: the library writes null.
         j["rows"].push_back({{"layer", r.by.layer},
                              {"after", r.by.after},
                              {"operation", r.by.operation},
@@ -38,7 +40,7 @@ inline nlohmann::ordered_json shadow_json(const shadow_report& report) {
                              {"expected", r.expected},
                              {"bound", r.bound}});
     }
-    return j;
+    return finite_json(std::move(j));
 }
 
 }  // namespace HALFTONE_ABI
