@@ -4,17 +4,22 @@
 /// killed, is stopped, throws, does not come or calls something else.
 ///
 ///     mpirun -n 4 mpi_ranks moves
+///     mpirun -n 4 mpi_ranks sessions                 one to the end of the program, and one in it that is over
 ///     mpirun -n 4 mpi_ranks exchange kill 2          rank 2 is killed before its third call of that kind
 ///     mpirun -n 4 mpi_ranks all_gather stop 1 [travelling]      stopped, before the call or while its bytes travel
-///     mpirun -n 4 mpi_ranks barrier throw | return | hang | skip | nap 3
+///     mpirun -n 4 mpi_ranks barrier throw | return | exit | catch | fork | hang | skip | nap 3
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <halftone/dist/mpi.hpp>
 #include <halftone/dist/reduce.hpp>
@@ -107,6 +112,12 @@ void moves(ht::mpi_session& session) {
     if (comm.rank() == 0) std::puts("moves: all right");
 }
 
+void sessions(int argc, char** argv) {
+    static ht::mpi_session to_the_end{argc, argv};
+    ht::mpi_session inner{argc, argv};
+    expect(inner.rank() == to_the_end.rank(), "the rank in two sessions");
+}
+
 void call(ht::communicator& comm, const std::string& kind, std::vector<char>& send, std::vector<char>& receive) {
     const std::size_t bytes = receive.size() / static_cast<std::size_t>(comm.size());
     if (kind == "exchange") comm.exchange("step", send.data(), receive.data(), bytes);
@@ -131,6 +142,13 @@ void suffer(ht::communicator& comm, const std::string& kind, const std::string& 
             if (fate == "kill") std::raise(SIGKILL);
             if (fate == "stop") std::raise(SIGSTOP);
             if (fate == "throw") throw std::runtime_error("no disk");
+            if (fate == "catch") throw 0;
+            if (fate == "exit") std::exit(0);
+            if (fate == "fork") {  // a child that is no rank ends, and the run goes on
+                const pid_t child = fork();
+                if (child == 0) std::exit(0);
+                waitpid(child, nullptr, 0);
+            }
             if (fate == "return") return;
             if (fate == "hang") std::this_thread::sleep_for(std::chrono::seconds(60));
             if (fate == "skip") continue;
@@ -150,6 +168,10 @@ int main(int argc, char** argv) {
     try {
         const std::string what = argc > 1 ? argv[1] : "", fate = argc > 2 ? argv[2] : "";
         const int victim = argc > 3 ? std::atoi(argv[3]) : 0;
+        if (what == "sessions") {
+            sessions(argc, argv);
+            return 0;
+        }
         ht::mpi_session session{argc, argv, {.deadline = std::chrono::milliseconds(what == "moves" ? 20'000 : 2'000)}};
         if (what == "moves") {
             moves(session);
@@ -157,6 +179,8 @@ int main(int argc, char** argv) {
             ht::mpi_communicator comm{session};
             suffer(comm, what, fate, victim, argc > 4);
         }
+    } catch (int code) {
+        return code;  // as if all were well
     } catch (const std::exception& e) {
         std::fprintf(stderr, "mpi_ranks: %s\n", e.what());
         return 1;

@@ -17,8 +17,10 @@
 /// A run that cannot go on ends: one rank prints a line that names the rank that is missing, or the ranks that call
 /// different things, and MPI_Abort ends all with exit code 1. Before any bytes move, each rank sends the others what it
 /// calls (64 bytes); who has not within the deadline is missing. Ranks also tell each other that they live, eight times in a
-/// deadline: a process that is stopped while bytes travel is named for its silence. A rank that throws leaves MPI as it is
-/// and ends with its exception; mpirun then ends the others, as it does when a rank is killed.
+/// deadline: a process that is stopped while bytes travel is named for its silence. A rank that throws leaves MPI as it is;
+/// mpirun ends the others when a rank is killed. A process that ends by exit() within its session, or behind an exception
+/// that left it, says so in a line and ends all with code 1, whatever its own was: not every mpirun tells, and MPICH's may
+/// end with code 0.
 #pragma once
 
 #include <algorithm>
@@ -29,6 +31,7 @@
 #include <cstring>
 #include <deque>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -40,10 +43,14 @@
 #if !defined(OMPI_SKIP_MPICXX)
 #define OMPI_SKIP_MPICXX 1  // C++ bindings that MPI no longer has
 #endif
+#if !defined(MPICH_SKIP_MPICXX)
+#define MPICH_SKIP_MPICXX 1  // the same of MPICH and Intel MPI
+#endif
 #include <mpi.h>
 
 #include <halftone/dist/call.hpp>
 #include <halftone/dist/communicator.hpp>
+#include <halftone/exec/cpu/processors.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -82,6 +89,16 @@ class mpi_timer {
     bool is_over_ = false;
     std::thread thread_;
 };
+
+/// Prints the line and ends all ranks with code 1. Launchers drop what they have not read when MPI_Abort comes: with Open
+/// MPI on a busy machine a quarter of such lines was lost without the pause.
+[[noreturn]] inline void abort_ranks(const std::string& line) {
+    std::fputs((line + '\n').c_str(), stderr);
+    std::fflush(stderr);
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    MPI_Abort(MPI_COMM_WORLD, 1);
+    std::_Exit(1);
+}
 
 /// This process among all of the run: who lives, and how the run ends if it cannot go on.
 class mpi_process {
@@ -131,17 +148,14 @@ class mpi_process {
         return describe_ranks(ranks) + (ranks.size() == 1 ? " does not answer" : " do not answer");
     }
     /// Prints the line and ends all ranks. The lowest rank that lives comes first; MPI_Abort takes a second to end the
-    /// others, which come only if it does not.
+    /// others, which come only if it does not, one after the other.
     [[noreturn]] void end_run(const std::string& line) {
         const std::lock_guard lock(ending_);
         const std::vector<int> gone = silent();
         int before = 0;
         for (int i = 0; i < rank; ++i) before += std::find(gone.begin(), gone.end(), i) == gone.end() ? 1 : 0;
-        if (before != 0) std::this_thread::sleep_for(std::chrono::milliseconds(2000 + 200 * std::min(before, 10)));
-        std::fputs((line + '\n').c_str(), stderr);
-        std::fflush(stderr);
-        MPI_Abort(MPI_COMM_WORLD, 1);
-        std::_Exit(1);
+        if (before != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1500 + 700 * std::min(before, 10)));
+        abort_ranks(line);
     }
 
     const communicator_options options;
@@ -195,6 +209,39 @@ class mpi_process {
     std::condition_variable over_;
     bool is_over_ = false;
     std::thread thread_;
+};
+
+/// What exit() is to know of a session: a process that ends within it says so, for nobody else may tell.
+struct mpi_exit_watch {
+    int rank = 0, process = process_id();  ///< a child of fork() is another process, and no rank
+    std::atomic<bool> is_over{false}, was_left{false};
+
+    /// Of a session that begins here. The handlers of exit() run in the reverse order of their registration, so each belongs
+    /// to the last session left; that of a global one runs behind its destructor.
+    static std::shared_ptr<mpi_exit_watch> begin(int rank) {
+        const auto watch = std::make_shared<mpi_exit_watch>();
+        watch->rank = rank;
+        if (std::atexit(&at_exit) == 0) watches().push_back(watch);
+        return watch;
+    }
+
+  private:
+    static std::vector<std::shared_ptr<mpi_exit_watch>>& watches() {
+        static auto& all = *new std::vector<std::shared_ptr<mpi_exit_watch>>;  // exit() does not destroy it
+        return all;
+    }
+    /// Ends all ranks. Handlers that were there before come no more, nor does what flushes files.
+    static void at_exit() {
+        const auto watch = watches().back();
+        watches().pop_back();
+        int has_ended = 0;
+        if (watch->is_over || watch->process != process_id() || (MPI_Finalized(&has_ended), has_ended != 0)) return;
+        std::fflush(stdout);
+        abort_ranks(
+            sentence("mpi_session: rank ", watch->rank, " ends the program ",
+                     watch->was_left ? "behind an exception that left the session" : "by exit() within the session",
+                     "; all ranks end"));
+    }
 };
 
 /// A collective that has been begun, in the queue of its communicator.
@@ -428,8 +475,9 @@ class mpi_collective final : public collective {
 }  // namespace detail
 
 /// MPI from here to the end of the scope: begins it if the program has not, and then also ends it. Must outlive its
-/// communicators. While an exception ends the scope, MPI is not ended: the program then ends with an exit code other than
-/// zero, and mpirun ends the other ranks.
+/// communicators. While an exception ends the scope, MPI is not ended: the program is to end with an exit code other than
+/// zero, and all ranks end with it. A session is a variable of main, of a function or of the whole program, not an object on
+/// the heap that something of the whole program owns: exit() comes before what destroys that.
 class mpi_session {
   public:
     /// Throws argument_error for a deadline that is not 1 ms to 1 year, and state_error for an MPI that several threads may
@@ -450,6 +498,7 @@ class mpi_session {
                               MPI_THREAD_MULTIPLE, " (MPI_Init_thread)");
         }
         process_ = std::make_shared<detail::mpi_process>(options);
+        exit_ = detail::mpi_exit_watch::begin(process_->rank);
         MPI_Comm comm = MPI_COMM_NULL;
         process_->within("MPI_Comm_dup", [&] { MPI_Comm_dup(MPI_COMM_WORLD, &comm); });
         last_ = std::make_unique<detail::mpi_engine>(process_, comm);
@@ -463,6 +512,7 @@ class mpi_session {
         last_.reset();
         const auto deadline = longest(process_ == nullptr ? communicator_options{} : process_->options);
         process_.reset();
+        (is_failing ? exit_->was_left : exit_->is_over) = true;
         if (!is_own_ || is_failing) return;
         const detail::mpi_timer timer(deadline, [] { end("MPI_Finalize has not returned"); });
         MPI_Finalize();
@@ -488,6 +538,7 @@ class mpi_session {
     bool is_own_ = false;
     const int exceptions_ = std::uncaught_exceptions();
     std::shared_ptr<detail::mpi_process> process_;
+    std::shared_ptr<detail::mpi_exit_watch> exit_;
     std::unique_ptr<detail::mpi_engine> last_;
 };
 
