@@ -19,6 +19,7 @@ TEST_CASE("axis reductions on a tape: gradients are those of differences, in dou
 TEST_CASE("axis reductions on a tape: shapes, values, indices") {
     ht::cpu device{{.threads = 2}};
     shapes_and_values(device);
+    deviations_beyond_squares(device);
     narrow_results(device);
 }
 

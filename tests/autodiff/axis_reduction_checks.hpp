@@ -131,6 +131,26 @@ void shapes_and_values(Device& device) {
     for (int i = 0; i < 3; ++i) CHECK(slope.data()[i] == 0);
 }
 
+/// Standard deviations of two elements a and -a whose squares float does not hold: sqrt(2) a, with gradients of +-1 / sqrt(2).
+template <class Device>
+void deviations_beyond_squares(Device& device) {
+    for (const float a : {1e-40f, 1e-25f, 1.0f, 1e25f, 1e38f}) {
+        CAPTURE(a);
+        ht::host_tensor<float, 2> in(ht::shape<2>{1, 2});
+        in.data()[0] = a, in.data()[1] = -a;
+        const auto memory = ht::to_device(device, in);
+        ht::tape tape{device};
+        const auto x = tape.leaf(memory.view());
+        const auto y = ht::std(tape, x, axes<1>);
+        const double want = std::sqrt(2.0) * static_cast<double>(a);
+        CHECK(std::fabs(values(device, y)[0] - want) <= support::rounded<float>(want, 2 * support::u * want));
+        tape.backward(ht::sum(tape, y));
+        const auto dx = ht::to_host(device, tape.gradient(x));
+        for (int i = 0; i < 2; ++i)
+            CHECK(std::fabs(static_cast<double>(dx.data()[i]) - (i == 0 ? 1 : -1) / std::sqrt(2.0)) <= 8 * support::u);
+    }
+}
+
 /// A result of 16 bits keeps what its gradient reads in float: a softmax of bf16 logits whose sum of exponentials is far from
 /// one.
 template <class Device>

@@ -12,6 +12,7 @@
 
 #include <halftone/autodiff/op/elementwise.hpp>
 #include <halftone/autodiff/op/elementwise_loss.hpp>
+#include <halftone/number/classify.hpp>
 
 #include "kernel/map/bounded.hpp"
 #include "support/bounds.hpp"
@@ -323,6 +324,10 @@ void further(Device& device) {
     const auto nothing = tape.leaf(zero.view());
     tape.backward(ht::norm(tape, nothing));
     for (const double g : values(device, tape.gradient(nothing))) CHECK(g == 0);
+    // The limits of squares in float.
+    const guarded<float> small(std::vector<float>{1e-25f, 1e-25f}), huge(std::vector<float>{1e25f, 1e25f});
+    CHECK(ht::norm(tape, tape.leaf(small.view())).item() == 0);
+    CHECK(ht::is_inf(ht::norm(tape, tape.leaf(huge.view())).item()));
     tape.backward(ht::dot(tape, b, b));
     for (int i = 0; i < 6; ++i)
         CHECK(values(device, tape.gradient(b))[static_cast<std::size_t>(i)] == 2 * static_cast<double>(z[i]));

@@ -64,6 +64,12 @@ TEST_CASE("axis_reduction on a GPU: strides, axes that are kept, infinities, NaN
     special_products<bfloat16>(device);
 }
 
+TEST_CASE("axis_reduction on a GPU: standard deviations whose squares float does not hold, and their gradients") {
+    emulator::device device;
+    deviations_of_every_size<float>(device);
+    deviations_of_every_size<bfloat16>(device);
+}
+
 TEST_CASE("axis_reduction on a GPU: running sums along an axis") {
     emulator::device device;
     every_running_sum<float, float>(device);

@@ -13,6 +13,7 @@ namespace emulator_models_axis_reduction_tests {
 TEST_CASE("axis reductions on a GPU's tape: gradients, shapes, values, indices") {
     halftone::emulator::device device;
     axis_tape_checks::shapes_and_values(device);
+    axis_tape_checks::deviations_beyond_squares(device);
     axis_tape_checks::narrow_results(device);
     axis_tape_checks::all_gradients(device);
 }

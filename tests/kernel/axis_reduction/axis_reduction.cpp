@@ -55,6 +55,14 @@ TEST_CASE("axis_reduction: strides, axes that are kept, infinities, NaNs, empty 
     });
 }
 
+TEST_CASE("axis_reduction: standard deviations whose squares float does not hold, and their gradients") {
+    support::for_each_set([](ht::isa set) {
+        ht::cpu device{{.threads = 2, .instruction_set = set}};
+        deviations_of_every_size<float>(device);
+        deviations_of_every_size<bfloat16>(device);
+    });
+}
+
 TEST_CASE("axis_reduction: running sums along an axis") {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 2, .instruction_set = set}};

@@ -33,8 +33,9 @@ using ht::kernel::axis_layout;
 using ht::kernel::axis_operation;
 using support::guarded;
 
-inline constexpr axis_operation every_operation[] = {
-    axis_operation::sum, axis_operation::var, axis_operation::logsumexp, axis_operation::amax, axis_operation::amin};
+inline constexpr axis_operation every_operation[] = {axis_operation::sum,     axis_operation::var,
+                                                     axis_operation::std_dev, axis_operation::logsumexp,
+                                                     axis_operation::amax,    axis_operation::amin};
 
 /// The elements of an output, in double.
 template <class X>
@@ -71,6 +72,12 @@ inline ht::reference::reduced error_of(axis_operation operation, const std::vect
         }
         return {std::fabs(factor) * ((squares + by_mean) * sum_error(x.size(), 4) + by_mean), mean};
     }
+    if (operation == std_dev) {
+        const ht::reference::reduced off = error_of(var, x, factor);
+        const double square = want.value * want.value;
+        return {square > off.value ? want.value - std::sqrt(square - off.value) : std::sqrt(square + off.value),
+                off.kept};
+    }
     if (operation == logsumexp) {
         const double largest = *std::max_element(x.begin(), x.end());
         double sum = 0, error = 0;
@@ -95,11 +102,11 @@ template <class X, class Y, int Rank, int... Axes, class Device>
 void forward(Device& device, const ht::const_view<X, Rank>& x, axis_list<Axes...> along, axis_operation operation) {
     CAPTURE(static_cast<int>(operation));
     const axis_layout l = ht::kernel::axis_layout_of(x, along);
-    const double factor = operation == axis_operation::var
-                              ? 1.0 / std::max(1.0, static_cast<double>(l.reduced_size) - 1)
-                              : 1.0 / static_cast<double>(l.reduced_size);
+    const bool is_spread = operation == axis_operation::var || operation == axis_operation::std_dev;
+    const double factor = is_spread ? 1.0 / std::max(1.0, static_cast<double>(l.reduced_size) - 1)
+                                    : 1.0 / static_cast<double>(l.reduced_size);
     const guarded<Y> y(l.outputs, 3);
-    const guarded<float> kept(l.outputs);
+    const guarded<float> kept(ht::kernel::kept_values(operation, l));
     ht::kernel::axis_reduction<Device>::run(
         device, ht::kernel::reduction<X, Y>{x.data(), l, y.data(), operation, factor, kept.data()});
     support::comparison results, keeps;
@@ -110,7 +117,9 @@ void forward(Device& device, const ht::const_view<X, Rank>& x, axis_list<Axes...
         results.expect(static_cast<double>(y[o]), want.value,
                        std::is_same_v<Y, float> ? once : support::rounded<Y>(want.value, once));
         keeps.expect(static_cast<double>(kept[o]), want.kept,
-                     operation == axis_operation::var ? support::rounded<float>(want.kept, error.kept) : once);
+                     is_spread ? support::rounded<float>(want.kept, error.kept) : once);
+        if (operation == axis_operation::std_dev)
+            keeps.expect(static_cast<double>(kept[l.outputs + o]), want.value, once);
     }
     CHECK_MESSAGE(results.within(), results);
     CHECK_MESSAGE(results.telling(l.reduced_size == 1 ? 0.0 : 0.5), results);
@@ -139,9 +148,12 @@ void backward(Device& device, const ht::const_view<X, Rank>& x, axis_list<Axes..
     support::random data(17);
     const guarded<Y> dy(data.normals<Y>(l.outputs), 5);
     const guarded<X> dx(std::vector<X>(static_cast<std::size_t>(x.size()), static_cast<X>(0.5f)), 2);
-    const guarded<float> kept(l.outputs);
-    for (extent o = 0; o < l.outputs; ++o)
-        kept[o] = static_cast<float>(definition(operation, elements_of(x.data(), l, o), factor).kept);
+    const guarded<float> kept(ht::kernel::kept_values(operation, l));
+    for (extent o = 0; o < l.outputs; ++o) {
+        const ht::reference::reduced found = definition(operation, elements_of(x.data(), l, o), factor);
+        kept[o] = static_cast<float>(found.kept);
+        if (operation == axis_operation::std_dev) kept[l.outputs + o] = static_cast<float>(found.value);
+    }
     ht::kernel::axis_reduction<Device>::backward(
         device,
         ht::kernel::reduction_gradient<X, Y>{x.data(), l, kept.data(), dy.data(), dx.data(), operation, factor, mode});
@@ -156,6 +168,8 @@ void backward(Device& device, const ht::const_view<X, Rank>& x, axis_list<Axes..
                 double error = (4 + 8) * support::u * std::fabs(want);
                 if (operation == axis_operation::logsumexp)
                     error += std::fabs(want) * 2 * support::u * std::fabs(element(i) - k) + 0x1p-126 * std::fabs(slope);
+                if (operation == axis_operation::std_dev && kept[l.outputs + o] != 0)
+                    error += std::fabs(factor * slope / static_cast<double>(kept[l.outputs + o]) * k) * support::u;
                 if (operation == axis_operation::prod)
                     error += support::gamma(static_cast<double>(l.reduced_size)) * std::fabs(want);
                 const double old = mode == ht::write_mode::add ? 0.5 : 0.0;
@@ -462,6 +476,46 @@ void what_is_special(Device& device) {
         device, ht::kernel::reduction_gradient<float, float>{rows, l, kept, dy, dx, axis_operation::amax});
     CHECK((ht::is_nan(dx[0]) && ht::is_nan(dx[2])));
     CHECK((dx[3] == 1.0f / 3 && dx[6] == 1 && dx[7] == 0 && dx[9] == 0.5f && dx[10] == 0.5f && dx[11] == 0));
+}
+
+/// Standard deviations of every size that X has: of rows and of columns, of one block and of several pieces. Every output's
+/// elements have another scale, from the smallest numbers that float has to the largest.
+template <class X, class Device>
+void deviations_of_every_size(Device& device) {
+    constexpr int scales[] = {-140, -126, -110, -83, -75, -64, -50, -45, -20, 0, 40, 62, 66, 83, 100, 120, 124};
+    constexpr extent outputs = static_cast<extent>(std::size(scales));
+    for (const extent n : {2, 5, 67, 600, 20000}) {
+        CAPTURE(n);
+        support::random data(static_cast<std::uint64_t>(n));
+        const std::vector<float> normals = data.normals<float>(n * outputs);
+        std::vector<X> rows(static_cast<std::size_t>(n * outputs)), columns(rows.size());
+        for (extent o = 0; o < outputs; ++o) {
+            for (extent i = 0; i < n; ++i) {
+                const auto at = static_cast<std::size_t>(o * n + i);
+                const float bounded = std::clamp(normals[at], -4.0f, 4.0f);
+                rows[at] = static_cast<X>(std::ldexp(bounded, scales[o]));
+                columns[static_cast<std::size_t>(i * outputs + o)] = rows[at];
+            }
+        }
+        const ht::const_view<X, 2> across(rows.data(), {outputs, n}), down(columns.data(), {n, outputs});
+        for (const axis_operation operation : {axis_operation::std_dev}) {
+            forward<X, float>(device, across, ht::axes<1>, operation);
+            forward<X, float>(device, down, ht::axes<0>, operation);
+            for (const auto mode : {ht::write_mode::overwrite, ht::write_mode::add}) {
+                backward<X, float>(device, across, ht::axes<1>, operation, mode);
+                backward<X, float>(device, down, ht::axes<0>, operation, mode);
+            }
+        }
+    }
+    // PyTorch 2.15 has the same on a CPU.
+    for (const float a : {1e-40f, 1e-25f, 1e25f, 1e38f}) {
+        const X x[] = {static_cast<X>(a), static_cast<X>(-a)};
+        float y;
+        ht::std(device, ht::const_view<X, 1>(x, {2}), ht::axes<0>, ht::view<float, 0>(&y, {}));
+        const double want = std::sqrt(2.0) * static_cast<double>(static_cast<float>(x[0]));
+        CAPTURE(a);
+        CHECK(std::fabs(static_cast<double>(y) - want) <= support::rounded<float>(want, 0));
+    }
 }
 
 template <class X, class Y, class Device>

@@ -39,6 +39,15 @@ struct rule<axis_record<Op, Kind, X, Rank, Y, Along>> {
             const auto mean = reduce_axes<op::mean, sum, float>(root, r.x, Along{}, share);
             const auto f = [k = static_cast<float>(2 * r.factor)](auto x, auto m, auto d) { return k * (x - m) * d; };
             tape.give(r.dx(), compute<X>(root, f, r.x, spread<Op, float>(root, mean, s, Along{}), slope));
+        } else if constexpr (Kind == std_dev) {
+            const double share = 1.0 / static_cast<double>(reduced_size(s, Along{}));
+            const auto mean = reduce_axes<op::mean, sum, float>(root, r.x, Along{}, share);
+            const auto deviation = reduce_axes<Op, std_dev, float>(root, r.x, Along{}, r.factor);
+            const auto f = [k = static_cast<float>(r.factor)](auto x, auto m, auto y, auto d) {
+                return halftone::where(y == 0.0f, 0.0f, k * ((x - m) / y) * d);
+            };
+            tape.give(r.dx(), compute<X>(root, f, r.x, spread<Op, float>(root, mean, s, Along{}),
+                                         spread<Op, float>(root, deviation, s, Along{}), slope));
         } else if constexpr (Kind == logsumexp) {
             const auto f = [](auto x, auto y, auto d) { return halftone::exp(x - y) * d; };
             tape.give(r.dx(), compute<X>(root, f, r.x, spread<Op, float>(root, r.y, s, Along{}), slope));

@@ -105,7 +105,7 @@ auto reduce_axes(Context&& context, const variable<X, Rank>& x, axis_list<Axes..
     variable<Y, out> y = root.template make<Y>(without_axes(x.shape(), along), wanted);
     variable<S, 1> kept;
     if constexpr (record::reads_kept && std::remove_cvref_t<Context>::records) {
-        if (wanted) kept = unrounded_results<S>(root.graph(), layout.outputs);
+        if (wanted) kept = unrounded_results<S>(root.graph(), kernel::kept_values(Kind, layout));
     }
     kernel::axis_reduction<typename std::remove_cvref_t<Context>::device_type>::run(
         root.device(), kernel::reduction<X, Y>{.x = x.view().data(),
@@ -231,10 +231,6 @@ auto with_kept_axes(Context&& context, const variable<Y, Out>& y, const shape<Ra
 template <class... Keep>
 concept perhaps_keepdim = sizeof...(Keep) <= 1 && (std::is_same_v<Keep, keep_axes> && ...);
 
-/// The square root of a variance; the derivative at 0 is 0.
-struct root_function {
-    constexpr auto operator()(auto v) const { return halftone::where(v == 0.0f, 0.0f, halftone::sqrt(v)); }
-};
 struct exp_function {
     constexpr auto operator()(auto a) const { return halftone::exp(a); }
 };
@@ -358,13 +354,13 @@ auto var(Context&& context, const variable<X, Rank>& x, const var_options& optio
     return halftone::var<As>(context, x, detail::every_axis<Rank>{}, options);
 }
 
-/// The standard deviations along some axes, as torch.std: the square roots of var. The gradient of a deviation of 0 is 0.
+/// The standard deviations along some axes, as torch.std: the square roots of var, also where var is beyond float's
+/// range. The gradient of a deviation of 0 is 0.
 template <class As = by_category, recording_context Context, class X, int Rank, int... Axes>
 auto std(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> along, const var_options& options = {}) {
     using Y = chosen_output<As, policy_of<Context>, op::std_dev, X>;
-    const auto squares = halftone::var<kernel::statistic<X, Y>>(context, x, along, options);
-    return detail::evaluate<op::std_dev, Y>(context, squares.shape(), halftone::trace<1>(detail::root_function{}),
-                                            squares);
+    const double factor = detail::variance_factor(detail::reduced_size(x.shape(), along), options);
+    return detail::reduce_axes<op::std_dev, kernel::axis_operation::std_dev, Y>(context, x, along, factor);
 }
 template <class As = by_category, recording_context Context, class X, int Rank, int... Axes>
 auto std(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> along, keep_axes keep,

@@ -198,8 +198,10 @@ auto dot(Context&& context, const variable<A, Rank>& a, const variable<B, Rank>&
         context, 1.0, detail::multiply_function{}, a, b);
 }
 
-/// The square root of the sum of all squares, which are summed in float (for doubles in double): numbers beyond 2^63
-/// (2^511) overflow. Its gradient at zero is zero.
+/// The square root of the sum of all squares, which are summed in float (for doubles in double), as in PyTorch: numbers
+/// beyond 2^63 (2^511) may overflow, and then their gradients are 0; numbers below 2^-75 (2^-538) count as zero, and below
+/// 2^-63 (2^-511) lose bits. The norm by which gradients are clipped has no such limits (kernel/gradient_norm). Its gradient
+/// at zero is zero.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto norm(Context&& context, const variable<X, Rank>& x) {
     const auto squares = detail::reduce<op::norm, detail::loss_type<X>>(

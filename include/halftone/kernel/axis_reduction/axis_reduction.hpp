@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Reductions along any axes of a tensor: sums, means, variances, products, the largest and the smallest element and
-/// their indices, the logarithm of a sum of exponentials; and their gradients. function.hpp has the functions that call
-/// them.
+/// Reductions along any axes of a tensor: sums, means, variances and their roots, products, the largest and the
+/// smallest element and their indices, the logarithm of a sum of exponentials; and their gradients. function.hpp has
+/// the functions that call them.
 ///
 ///     ht::sum(device, x, ht::axes<0, 2>, y);                 // x: (4, 5, 6), y: (5)
 ///     kernel::axis_reduction<cpu>::run(device, kernel::reduction<float, float>{
@@ -12,16 +12,19 @@
 /// elements (on a GPU of more), such that a term passes through at most axis_depth additions; the sums of blocks are
 /// added in double. So the error of a sum does not grow with its length. A variance takes two passes, the first for the
 /// mean; on a CPU squares are about the mean of earlier blocks, if that is near the block's own, or about that, and are
-/// joined in double. A value computed from a sum in double is rounded to float, and then once to the result's type. The
-/// largest and the smallest element are exact; if an element is NaN, both are NaN. A sum of exponentials subtracts the
-/// largest element first, if that is finite; on a CPU a number that differs from it by at most 2. Products are computed in
-/// blocks like sums: in float within a block, where they may leave float's range even if the whole product does not; the
-/// error of a product is one rounding per element. The gradients of an output whose product, zeros apart, is 0 or infinite
-/// there are computed again in double, by one thread for all elements of the output. The division into blocks depends only
-/// on shape and strides. If a view has doubles, everything is computed in double, in the order of the elements
-/// (reference.hpp).
+/// joined in double. A value computed from a sum in double is rounded to float, and then once to the result's type. A
+/// variance beyond float's range may be 0, infinite or NaN; a standard deviation whose squares leave it
+/// (deviation_range), and gradients of which a factor does (deviation_slope), are computed again in double, on a CPU by
+/// one thread for all elements of the output. The largest and the smallest element are exact; if an element is NaN,
+/// both are NaN. A sum of exponentials subtracts the largest element first, if that is finite; on a CPU a number that
+/// differs from it by at most 2. Products are computed in blocks like sums: in float within a block, where they may
+/// leave float's range even if the whole product does not; the error of a product is one rounding per element. The
+/// gradients of an output whose product, zeros apart, is 0 or infinite there are computed again in double, by one
+/// thread for all elements of the output. The division into blocks depends only on shape and strides. If a view has
+/// doubles, everything is computed in double, in the order of the elements (reference.hpp).
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
 
@@ -43,6 +46,7 @@ enum class axis_operation {
     amax,       ///< the largest, or NaN
     amin,       ///< the smallest, or NaN
     prod,       ///< the product
+    std_dev,    ///< the square root of factor times the sum of (x - mean)^2
 };
 
 /// The terms that a pass over the elements sums, multiplies or compares; p is the output's parameter.
@@ -72,12 +76,17 @@ struct reduction {
     axis_layout layout;  ///< the kept and reduced axes of x
     Y* y;                ///< (outputs)
     axis_operation operation = axis_operation::sum;
-    double factor = 1;  ///< for sum and var
+    double factor = 1;  ///< for sum, var and std_dev
     statistic<X, Y>* kept =
         nullptr;  ///< if not nullptr, receives for each output the float that its gradient needs: the mean
-                  ///< for var, else the unrounded result
+                  ///< for var, else the unrounded result; for std_dev all means and then all unrounded results
     write_mode mode = write_mode::overwrite;  ///< of y
 };
+
+/// The number of values of reduction's `kept`.
+inline extent kept_values(axis_operation operation, const axis_layout& l) {
+    return operation == axis_operation::std_dev ? 2 * l.outputs : l.outputs;
+}
 
 /// The arguments of the gradient of a reduction: dx = (or +=) the contribution of dy to each element.
 template <class X, class Y>
@@ -152,7 +161,7 @@ HALFTONE_HD constexpr T finite_shift(T largest) {
 
 /// Whether the product of an output's elements that are not zero says nothing about the product of all but one of them:
 /// an element is infinite, or the product left float's range. Such outputs' gradients are computed in double instead
-/// (fp64::product_gradient_beyond_float).
+/// (fp64::gradient_of_some).
 template <class T>
 HALFTONE_HD constexpr bool is_product_beyond_range(T others) {
     return is_inf(others) || others == T(0);
@@ -168,6 +177,35 @@ struct product_shares {
         if (is_product_beyond_range(others)) return {T(0), T(0)};
         if (zeros == T(0)) return {others, dy};
         return {T(0), zeros == T(1) ? dy * others : dy * (T(0) * others)};
+    }
+};
+
+/// Which standard deviations in float follow from squares that float holds: not those that are infinite or NaN, nor
+/// those whose mean square is below 2^-96, of which squares that underflow may be more than 2^-30. They are computed in
+/// double instead.
+struct deviation_range {
+    float least;
+
+    /// For the square root of factor times the sum of `size` squares.
+    static deviation_range of(extent size, double factor) {
+        return {static_cast<float>(0x1p-48 * std::sqrt(factor * static_cast<double>(size)))};
+    }
+    HALFTONE_HD constexpr bool is_left_by(float deviation) const {
+        return is_nan(deviation) || is_inf(deviation) || deviation < least;
+    }
+};
+/// The gradients of a standard deviation are q (x - mean), with q = factor dy / deviation, and 0 if it is 0.
+struct deviation_slope {
+    float q;
+    bool is_beyond;  ///< float does not hold the factors, and q is 0: the gradients are computed in double instead
+
+    HALFTONE_HD static constexpr deviation_slope of(const deviation_range& range, float deviation, float dy,
+                                                    float factor) {
+        if (deviation == 0.0f || dy == 0.0f) return {0.0f, is_nan(deviation)};
+        const float q = dy / deviation * factor, size = q < 0.0f ? -q : q;
+        const bool is_held =
+            !range.is_left_by(deviation) && deviation <= 0x1p100f && size >= 0x1p-100f && size <= 0x1p100f;
+        return {is_held ? q : 0.0f, !is_held};
     }
 };
 

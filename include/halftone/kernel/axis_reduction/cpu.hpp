@@ -39,6 +39,11 @@ void give(cpu& device, const source& x, bool reads_x, const axis_layout& l, shar
 /// The gradients of outputs as floats, times a factor, and divided by the number of elements that share each of them.
 void scale_slopes(cpu& device, const source& dy, extent outputs, float factor, const float* shared_by, float* slopes);
 
+/// The coefficients of a standard deviation's gradients (deviation_slope): `slopes` has the outputs' gradients, which
+/// are replaced by them.
+void scale_by_deviations(cpu& device, extent outputs, const deviation_range& range, const float* deviations,
+                         float factor, float* slopes);
+
 /// The coefficients p and q of a product's gradients (product_shares): `slopes` has the outputs' gradients, which are
 /// replaced by q; `p` is written. `others`, (outputs), receives the products of the elements that are not zero.
 void share_products(cpu& device, const source& x, const axis_layout& l, float* others, float* p, float* slopes);
@@ -57,6 +62,7 @@ void accumulate(cpu& device, const source& x, const shape<3>& s, const sink& y, 
 inline sharing sharing_of(const cpu& device, axis_operation operation) {
     using enum axis_operation;
     return operation == var         ? sharing_of<var>(device)
+           : operation == std_dev   ? sharing_of<std_dev>(device)
            : operation == logsumexp ? sharing_of<logsumexp>(device)
            : operation == sum       ? sharing_of<sum>(device)
            : operation == prod      ? sharing_of<prod>(device)
@@ -96,6 +102,14 @@ inline void scale_slopes(cpu& device, const source& dy, extent outputs, float fa
         dy.widen(dy.data + begin * dy.bytes, 1, count, slopes + begin);
         for (extent o = begin; o < begin + count; ++o)
             slopes[o] = slopes[o] * factor / (shared_by == nullptr ? 1.0f : shared_by[o]);
+    });
+}
+
+inline void scale_by_deviations(cpu& device, extent outputs, const deviation_range& range, const float* deviations,
+                                float factor, float* slopes) {
+    device.parallel_for((outputs + columns - 1) / columns, [&](extent piece) {
+        for (extent o = piece * columns; o < std::min(outputs, (piece + 1) * columns); ++o)
+            slopes[o] = deviation_slope::of(range, deviations[o], slopes[o], factor).q;
     });
 }
 
@@ -185,6 +199,19 @@ inline void accumulate(cpu& device, const source& x, const shape<3>& s, const si
 
 #endif
 
+/// Standard deviations, of which those in float are kept.
+template <class X, class Y>
+void reduce_deviations(cpu& device, const reduction<X, Y>& a) {
+    const extent outputs = a.layout.outputs;
+    const workspace::lease memory(device.scratch(),
+                                  a.kept == nullptr ? static_cast<std::size_t>(outputs) * sizeof(float) : 0);
+    float* const results = a.kept == nullptr ? memory.as<float>() : a.kept + outputs;
+    const sink to = sink_of(device, results);
+    reduce(device, source_of(device, a.x), a.layout, method::of(device, a.operation, a.layout.reduced_size, a.factor),
+           nullptr, &to, a.kept);
+    fp64::for_each(device, outputs, 1, fp64::deviation_output<X, Y>(a, results));
+}
+
 }  // namespace axis_cpu
 
 template <>
@@ -195,6 +222,7 @@ struct axis_reduction<cpu> {
             fp64::reduce(device, a);
         } else {
             using namespace axis_cpu;
+            if (a.operation == axis_operation::std_dev) return reduce_deviations(device, a);
             const sink y = sink_of(device, a.y);
             reduce(device, source_of(device, a.x), a.layout,
                    method::of(device, a.operation, a.layout.reduced_size, a.factor), nullptr, &y, a.kept, a.mode);
@@ -219,20 +247,23 @@ struct axis_reduction<cpu> {
                        counted.as<float>());
                 scale_slopes(device, source_of(device, a.dy), l.outputs, 1, counted.as<float>(), slopes);
             } else {
-                const double factor = a.operation == var                                ? 2 * a.factor
-                                      : a.operation == logsumexp || a.operation == prod ? 1
-                                                                                        : a.factor;
+                const double factor = a.operation == var ? 2 * a.factor : a.operation == sum ? a.factor : 1;
                 scale_slopes(device, source_of(device, a.dy), l.outputs, static_cast<float>(factor), nullptr, slopes);
             }
             const workspace::lease products(device.scratch(), a.operation == prod ? bytes : 0),
                 others(device.scratch(), a.operation == prod ? bytes : 0);
+            if (a.operation == std_dev)
+                scale_by_deviations(device, l.outputs, deviation_range::of(l.reduced_size, a.factor),
+                                    a.kept + l.outputs, static_cast<float>(a.factor), slopes);
             if (a.operation == prod) share_products(device, x, l, others.as<float>(), products.as<float>(), slopes);
             give(device, x, a.operation != sum, l, sharing_of(device, a.operation),
                  a.operation == sum    ? slopes
                  : a.operation == prod ? products.as<float>()
                                        : a.kept,
                  slopes, sink_of(device, a.dx), a.mode);
-            if (a.operation == prod) fp64::product_gradient_beyond_float(device, a, others.as<float>());
+            if (a.operation == prod)
+                fp64::gradient_of_some(device, a, fp64::products_beyond_float{{others.as<float>(), l.outputs}});
+            if (a.operation == std_dev) fp64::gradient_of_some(device, a, fp64::slopes_beyond_float<Y>(a));
         }
     }
 

@@ -325,6 +325,7 @@ template <kernel::axis_operation Operation>
 HALFTONE_INLINE f32 axis_share(f32 x, f32 p, f32 q) {
     using enum kernel::axis_operation;
     if constexpr (Operation == var) return (x - p) * q;
+    if constexpr (Operation == std_dev) return select(equal(q, splat(0.0f)), q, (x - p) * q);
     if constexpr (Operation == logsumexp) return exp(x - p) * q;
     if constexpr (Operation == amax || Operation == amin) return select(equal(x, p), q, q * 0.0f);
     if constexpr (Operation == prod) return select(equal(x, splat(0.0f)), q, q * (p / x));

@@ -10,6 +10,7 @@
 #include <cmath>
 
 #include <halftone/kernel/axis_reduction/axis_reduction.hpp>
+#include <halftone/kernel/axis_reduction/device/deviation.hpp>
 #include <halftone/kernel/axis_reduction/device/gradient.hpp>
 #include <halftone/kernel/axis_reduction/device/passes.hpp>
 #include <halftone/kernel/axis_reduction/fp64.hpp>
@@ -31,6 +32,7 @@ void reduce_along(Device& device, const reduction<X, Y>& a) {
     if (!l.is_columns() && cut.pieces == 1) {
         if (a.operation == sum) return reduce_whole_rows<sum>(device, a, a.factor, a.kept, nullptr);
         if (a.operation == var) return reduce_whole_rows<var>(device, a, a.factor, nullptr, a.kept);
+        if (a.operation == std_dev) return reduce_whole_rows<std_dev>(device, a, a.factor, nullptr, a.kept);
         if (a.operation == logsumexp) return reduce_whole_rows<logsumexp>(device, a, 1, a.kept, nullptr);
     }
     const workspace::lease partial(device.scratch(), static_cast<std::size_t>(cut.pieces * l.outputs) * sizeof(float));
@@ -61,12 +63,16 @@ void reduce_along(Device& device, const reduction<X, Y>& a) {
     if (a.operation == sum) {
         pass(value);
         finish(value, axis_constant<axis_step::scale>{}, a.factor, a.y, a.kept, nullptr, a.mode);
-    } else if (a.operation == var) {
+    } else if (a.operation == var || a.operation == std_dev) {
         constexpr axis_constant<axis_term::square> square;
         pass(value);
         finish(value, axis_constant<axis_step::scale>{}, share, parameters.data, nullptr, nullptr, over);
         pass(square);
-        finish(square, axis_constant<axis_step::scale>{}, a.factor, a.y, nullptr, a.kept, a.mode);
+        if (a.operation == var) {
+            finish(square, axis_constant<axis_step::scale>{}, a.factor, a.y, nullptr, a.kept, a.mode);
+        } else {
+            finish(square, axis_constant<axis_step::root>{}, a.factor, a.y, nullptr, a.kept, a.mode);
+        }
     } else if (a.operation == logsumexp) {
         constexpr axis_constant<axis_term::exponential> exponential;
         pass(maximum);
@@ -85,6 +91,17 @@ void reduce_along(Device& device, const reduction<X, Y>& a) {
         pass(minimum);
         finish(minimum, axis_constant<axis_step::scale>{}, 1, a.y, a.kept, nullptr, a.mode);
     }
+}
+
+/// Standard deviations, of which those in float are kept.
+template <class Device, class X, class Y>
+void reduce_deviations(Device& device, const reduction<X, Y>& a) {
+    const axis_layout& l = a.layout;
+    const workspace::lease memory(device.scratch(),
+                                  a.kept == nullptr ? static_cast<std::size_t>(l.outputs) * sizeof(float) : 0);
+    float* const results = a.kept == nullptr ? memory.template as<float>() : a.kept + l.outputs;
+    reduce_along(device, reduction<X, float>{a.x, l, results, a.operation, a.factor, a.kept});
+    finish_deviations(device, a, results);
 }
 
 /// One pass over the elements of each output with the given parameters, into `to`; for example, the number of elements
@@ -113,7 +130,7 @@ void share_product(Device& device, reduction_gradient<X, Y> a) {
     reduce_by<axis_term::product>(device, a.x, l, parameters, others.template as<float>());
     a.kept = others.template as<float>();
     share_out<axis_operation::prod>(device, a, 1, counts.template as<float>());
-    fp64::product_gradient_beyond_float(device, a, others.template as<float>());
+    fp64::gradient_of_some(device, a, fp64::products_beyond_float{{others.template as<float>(), l.outputs}});
 }
 
 }  // namespace on_device
@@ -124,6 +141,8 @@ struct axis_reduction<Device> {
     static void run(Device& device, const reduction<X, Y>& a) {
         if constexpr (in_double<X, Y>) {
             fp64::reduce(device, a);
+        } else if (a.operation == axis_operation::std_dev) {
+            on_device::reduce_deviations(device, a);
         } else {
             on_device::reduce_along(device, a);
         }
@@ -140,6 +159,10 @@ struct axis_reduction<Device> {
             if (l.outputs == 0 || l.reduced_size == 0) return;
             if (a.operation == sum) return share_out<sum>(device, a, a.factor, nullptr);
             if (a.operation == var) return share_out<var>(device, a, 2 * a.factor, nullptr);
+            if (a.operation == std_dev) {
+                share_out<std_dev>(device, a, a.factor, nullptr);
+                return share_deviations_beyond_float(device, a);
+            }
             if (a.operation == logsumexp) return share_out<logsumexp>(device, a, 1, nullptr);
             if (a.operation == prod) return share_product(device, a);
             const workspace::lease counts(device.scratch(), static_cast<std::size_t>(l.outputs) * sizeof(float));

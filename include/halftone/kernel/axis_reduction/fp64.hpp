@@ -54,7 +54,9 @@ struct reduce_output {
             reference::reduce_elements(operation, layout.reduced_size, axis_elements_of(thread, x, layout, o), factor);
         const double old = mode == write_mode::add ? static_cast<double>(thread.load(y, o)) : 0.0;
         thread.store(y, o, static_cast<Y>(old + r.value));
-        if (kept.is_there()) thread.store(kept, o, r.kept);
+        if (!kept.is_there()) return;
+        thread.store(kept, o, r.kept);
+        if (operation == axis_operation::std_dev) thread.store(kept, layout.outputs + o, r.value);
     }
 };
 template <class Device, class X, class Y>
@@ -63,13 +65,96 @@ void reduce(Device& device, const reduction<X, Y>& a) {
              reduce_output<X, Y>{span_of_layout(a.x, a.layout),
                                  a.layout,
                                  {a.y, a.layout.outputs},
-                                 {a.kept, a.layout.outputs},
+                                 {a.kept, kept_values(a.operation, a.layout)},
                                  a.operation,
                                  a.factor,
                                  a.mode});
 }
 
+/// The end of a standard deviation that was computed in float: what is not to be trusted is computed again, and results
+/// are written to y.
 template <class X, class Y>
+struct deviation_output {
+    global_span<const X> x;
+    axis_layout layout;
+    global_span<float> results, means;  // means are optional
+    global_span<Y> y;
+    double factor;
+    deviation_range range;
+    write_mode mode;
+
+    deviation_output(const reduction<X, Y>& a, float* found)
+        : x(span_of_layout(a.x, a.layout)),
+          layout(a.layout),
+          results{found, a.layout.outputs},
+          means{a.kept, a.layout.outputs},
+          y{a.y, a.layout.outputs},
+          factor(a.factor),
+          range(deviation_range::of(a.layout.reduced_size, a.factor)),
+          mode(a.mode) {}
+
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD void operator()(Thread thread, extent o) const {
+        const float found = thread.load(results, o);
+        if (!range.is_left_by(found)) return put(thread, o, found);
+        replace(thread, o,
+                reference::deviation_of(layout.reduced_size, axis_elements_of(thread, x, layout, o), factor));
+    }
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD void put(Thread thread, extent o, float value) const {
+        if (mode == write_mode::add) value += static_cast<float>(thread.load(y, o));
+        thread.store(y, o, static_cast<Y>(value));
+    }
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD void replace(Thread thread, extent o, const reference::reduced& by) const {
+        if (means.is_there()) thread.store(means, o, static_cast<float>(by.kept));
+        thread.store(results, o, static_cast<float>(by.value));
+        put(thread, o, static_cast<float>(by.value));
+    }
+};
+
+struct every_output {
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD bool operator()(Thread, extent) const {
+        return true;
+    }
+};
+/// Outputs whose product of all elements that are not zero is beyond float's range.
+struct products_beyond_float {
+    global_span<const float> others;
+
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD bool operator()(Thread thread, extent o) const {
+        return is_product_beyond_range(thread.load(others, o));
+    }
+};
+/// Outputs whose gradients of a standard deviation have a factor beyond float's range.
+template <class Y>
+struct slopes_beyond_float {
+    global_span<const float> kept;  // means, then deviations
+    global_span<const Y> dy;
+    deviation_range range;
+    float factor;
+
+    template <class X>
+    explicit slopes_beyond_float(const reduction_gradient<X, Y>& a)
+        : kept{a.kept, 2 * a.layout.outputs},
+          dy{a.dy, a.layout.outputs},
+          range(deviation_range::of(a.layout.reduced_size, a.factor)),
+          factor(static_cast<float>(a.factor)) {}
+
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD deviation_slope slope(Thread thread, extent o) const {
+        return deviation_slope::of(range, thread.load(kept, dy.count + o), static_cast<float>(thread.load(dy, o)),
+                                   factor);
+    }
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD bool operator()(Thread thread, extent o) const {
+        return slope(thread, o).is_beyond;
+    }
+};
+
+template <class X, class Y, class Which = every_output>
 struct reduce_output_gradient {
     global_span<const X> x;
     axis_layout layout;
@@ -79,11 +164,11 @@ struct reduce_output_gradient {
     axis_operation operation;
     double factor;
     write_mode mode;
-    global_span<const float> others{};  // optional: only where this is beyond float's range
+    Which is_wanted{};
 
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD void operator()(Thread thread, extent o) const {
-        if (others.is_there() && !is_product_beyond_range(thread.load(others, o))) return;
+        if (!is_wanted(thread, o)) return;
         const extent first = layout.output_offset(o);
         const auto give = [&](extent i, double share) {
             const extent at = first + layout.reduced_offset(i);
@@ -104,7 +189,7 @@ void reduce_gradient(Device& device, const reduction_gradient<X, Y>& a) {
     for_each(device, a.layout.outputs, a.layout.reduced_size,
              reduce_output_gradient<X, Y>{span_of_layout(a.x, a.layout),
                                           a.layout,
-                                          {a.kept, a.layout.outputs},
+                                          {a.kept, kept_values(a.operation, a.layout)},
                                           {a.dy, a.layout.outputs},
                                           span_of_layout(a.dx, a.layout),
                                           a.operation,
@@ -112,20 +197,19 @@ void reduce_gradient(Device& device, const reduction_gradient<X, Y>& a) {
                                           a.mode});
 }
 
-/// The gradients of those products whose `others`, (outputs), the product of all elements that are not zero, is beyond
-/// float's range; x and dx of any type.
-template <class Device, class X, class Y>
-void product_gradient_beyond_float(Device& device, const reduction_gradient<X, Y>& a, const float* others) {
+/// The gradients of some outputs, from their elements alone; x and dx of any type.
+template <class Device, class X, class Y, class Which>
+void gradient_of_some(Device& device, const reduction_gradient<X, Y>& a, const Which& which) {
     for_each(device, a.layout.outputs, 1,
-             reduce_output_gradient<X, Y>{span_of_layout(a.x, a.layout),
-                                          a.layout,
-                                          {},
-                                          {a.dy, a.layout.outputs},
-                                          span_of_layout(a.dx, a.layout),
-                                          axis_operation::prod,
-                                          1,
-                                          a.mode,
-                                          {others, a.layout.outputs}});
+             reduce_output_gradient<X, Y, Which>{span_of_layout(a.x, a.layout),
+                                                 a.layout,
+                                                 {},
+                                                 {a.dy, a.layout.outputs},
+                                                 span_of_layout(a.dx, a.layout),
+                                                 a.operation,
+                                                 a.factor,
+                                                 a.mode,
+                                                 which});
 }
 
 template <class X>

@@ -17,7 +17,8 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace reference {
 
-/// The result of a reduction, and the value that its gradient reads: the mean for a variance, otherwise the result.
+/// The result of a reduction, and the value that its gradient reads: the mean for a variance or a standard deviation,
+/// otherwise the result.
 struct reduced {
     double value, kept;
 };
@@ -47,6 +48,18 @@ HALFTONE_HD reduced variance_of(extent size, const X& x, double factor) {
     double squares = 0;
     for (extent i = 0; i < size; ++i) squares += (x(i) - mean) * (x(i) - mean);
     return {factor * squares, mean};
+}
+/// The square root of variance_of's value. Where that leaves double's range, squares are of differences divided by the
+/// largest one.
+HALFTONE_KERNEL template <class X>
+HALFTONE_HD reduced deviation_of(extent size, const X& x, double factor) {
+    const auto [square, mean] = variance_of(size, x, factor);
+    if (is_nan(square) || (square > 0x1p-900 && square < 0x1p900)) return {std::sqrt(square), mean};
+    double largest = 0, squares = 0;
+    for (extent i = 0; i < size; ++i) largest = std::fmax(largest, std::fabs(x(i) - mean));
+    if (largest == 0 || is_inf(largest)) return {std::sqrt(square), mean};
+    for (extent i = 0; i < size; ++i) squares += (x(i) - mean) / largest * ((x(i) - mean) / largest);
+    return {largest * std::sqrt(factor * squares), mean};
 }
 /// log(sum exp(x)), computed with exp(x - m), where m is the largest x, or 0 if that is infinite.
 HALFTONE_KERNEL template <class X>
@@ -94,6 +107,7 @@ HALFTONE_KERNEL template <class X>
 HALFTONE_HD reduced reduce_elements(kernel::axis_operation operation, extent size, const X& x, double factor) {
     using enum kernel::axis_operation;
     if (operation == var) return variance_of(size, x, factor);
+    if (operation == std_dev) return deviation_of(size, x, factor);
     const double y = operation == sum         ? factor * sum_of(size, x)
                      : operation == prod      ? product_of(size, x)
                      : operation == logsumexp ? log_of_exponentials(size, x)
@@ -106,6 +120,7 @@ HALFTONE_HD reduced reduce_elements(kernel::axis_operation operation, extent siz
 ///     sum: factor dy      var: 2 factor (x - mean) dy      logsumexp: exp(x - y) dy
 ///     amax, amin: dy / (number of x equal to y) if x equals y, else 0 times that, which passes NaN on
 ///     prod: dy times the product of all other x; NaN for every x if one of them is NaN
+///     std_dev: factor (x - mean) dy / y, and 0 if y is 0; mean and y are computed from x
 HALFTONE_KERNEL template <class X, class To>
 HALFTONE_HD void reduce_gradient(kernel::axis_operation operation, extent size, const X& x, double kept, double dy,
                                  double factor, const To& dx) {
@@ -114,6 +129,11 @@ HALFTONE_HD void reduce_gradient(kernel::axis_operation operation, extent size, 
         product_but_one all;
         for (extent i = 0; i < size; ++i) all.take(x(i));
         for (extent i = 0; i < size; ++i) dx(i, dy * all.without(x(i)));
+        return;
+    }
+    if (operation == std_dev) {
+        const auto [deviation, mean] = deviation_of(size, x, factor);
+        for (extent i = 0; i < size; ++i) dx(i, deviation == 0 ? 0.0 : factor * ((x(i) - mean) / deviation) * dy);
         return;
     }
     const bool chooses = operation == amax || operation == amin;

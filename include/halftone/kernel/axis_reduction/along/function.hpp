@@ -121,17 +121,14 @@ void var(Device& device, const X& x, axis_list<Axes...> along, const Y& y, const
     detail::reduce_view(device, "var", kernel::axis_operation::var, as_view(x), along, as_view(y),
                         detail::variance_factor(size, options));
 }
-/// y = the standard deviations of x along some axes, the square roots of var. Throws shape_error.
+/// y = the standard deviations of x along some axes: the square roots of var, also where var is beyond float's range.
+/// Throws shape_error.
 template <class Device, class X, int... Axes, class Y>
     requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
 void std(Device& device, const X& x, axis_list<Axes...> along, const Y& y, const var_options& options = {}) {
-    using S = kernel::statistic<detail::element_in<X>, detail::element_in<Y>>;
-    const auto to = as_view(y);
-    const workspace::lease memory(device.scratch(), static_cast<std::size_t>(to.size()) * sizeof(S));
-    const view squares(memory.template as<S>(), to.shape());
-    halftone::var(device, x, along, squares, options);
-    halftone::map(
-        device, [](auto v) { return halftone::sqrt(v); }, const_view<S, 1>(flatten(squares)), flatten(to));
+    const auto size = kernel::axis_layout_of(as_view(x), along).reduced_size;
+    detail::reduce_view(device, "std", kernel::axis_operation::std_dev, as_view(x), along, as_view(y),
+                        detail::variance_factor(size, options));
 }
 /// y = log(the sum of exp(x) along some axes); -infinity for no elements, or if all are -infinity. Throws shape_error.
 template <class Device, class X, int... Axes, class Y>

@@ -140,6 +140,7 @@ struct method {
     decltype(&portable::join_variances) join_variances;
     decltype(&portable::are_near_mean) are_near_mean;
     decltype(&portable::are_below) are_below;
+    bool is_root = false;  ///< whether the result is the root of a variance
 
     static method of(const cpu& device, axis_operation operation, extent size, double factor);
     /// One pass.
@@ -413,8 +414,9 @@ inline method method::of(const cpu& device, axis_operation operation, extent siz
     if (operation == prod) return of(device, pass_of<axis_term::product>(device));
     method m = of(device, pass_of<axis_term::value>(device), operation == logsumexp ? 1 : factor);
     m.share = 1.0 / static_cast<double>(size);
-    if (operation == var) {
+    if (operation == var || operation == std_dev) {
         m.of_kind = kind::variance;
+        m.is_root = operation == std_dev;
         m.second = pass_of<axis_term::square>(device);
     } else if (operation == logsumexp) {
         m.of_kind = kind::logsumexp;
@@ -425,6 +427,10 @@ inline method method::of(const cpu& device, axis_operation operation, extent siz
 }
 
 inline double method::result(double total, double center) const {
+    if (of_kind == kind::variance) {
+        const double variance = (total < 0 ? 0 : total) * factor;
+        return is_root ? std::sqrt(variance) : variance;
+    }
     if (of_kind != kind::logsumexp) return total * factor;
     return is_inf(center) && !is_nan(total) ? center : std::log(total) + center;
 }

@@ -31,6 +31,7 @@ struct axis_share_kernel {
     global_span<X> dx;
     float factor;
     write_mode mode;
+    deviation_range range;  // for a standard deviation
 
     HALFTONE_HD extent count() const { return layout.outputs * layout.reduced_size / N; }
     grid_shape grid() const { return simt::blocks_for(count(), threads); }
@@ -50,7 +51,13 @@ struct axis_share_kernel {
         if (mode == write_mode::add) out = load_floats<N>(simt, dx.from(at), 0);
         HALFTONE_UNROLL for (int e = 0; e < N; ++e) {
             const extent o = is_columns ? output + e : output;
-            float slope = factor * static_cast<float>(simt.load(dy, o));
+            const float given = static_cast<float>(simt.load(dy, o));
+            float slope;
+            if constexpr (Operation == axis_operation::std_dev) {
+                slope = deviation_slope::of(range, simt.load(kept, layout.outputs + o), given, factor).q;
+            } else {
+                slope = factor * given;
+            }
             if (Operation != axis_operation::prod && shared_by.is_there()) slope /= simt.load(shared_by, o);
             out[e] += share(simt, v[e], o, slope);
         }
@@ -65,6 +72,7 @@ struct axis_share_kernel {
         } else {
             const float p = simt.load(kept, o);
             if constexpr (Operation == axis_operation::var) return (v - p) * slope;
+            if constexpr (Operation == axis_operation::std_dev) return slope == 0.0f ? 0.0f : (v - p) * slope;
             if constexpr (Operation == axis_operation::logsumexp) return std::exp(v - p) * slope;
             if constexpr (Operation == axis_operation::prod) {
                 const auto shares = product_shares<float>::of(p, simt.load(shared_by, o), slope);
@@ -81,12 +89,13 @@ void share_out(Device& device, const reduction_gradient<X, Y>& a, double factor,
     const auto launch = [&]<int N>(constant<N>) {
         device.launch(axis_share_kernel<Operation, X, Y, N>{fp64::span_of_layout(a.x, l),
                                                             l,
-                                                            {a.kept, l.outputs},
+                                                            {a.kept, kept_values(Operation, l)},
                                                             {a.dy, l.outputs},
                                                             {shared_by, l.outputs},
                                                             fp64::span_of_layout(a.dx, l),
                                                             static_cast<float>(factor),
-                                                            a.mode});
+                                                            a.mode,
+                                                            deviation_range::of(l.reduced_size, a.factor)});
     };
     constexpr int n = longest<X>;
     const axis_run last = l.is_columns() ? l.last_kept() : l.last_reduced();

@@ -38,6 +38,7 @@ enum class axis_step {
     scale,      ///< total * factor
     shift,      ///< the total if it is finite, else 0
     logarithm,  ///< log(total) + parameter
+    root,       ///< the square root of total * factor
 };
 
 /// Where the result of a reduction goes, and how it follows from an output's total.
@@ -56,6 +57,8 @@ struct axis_result {
             value = static_cast<float>(finite_shift(total));
         } else if constexpr (Step == axis_step::logarithm) {
             value = static_cast<float>(std::log(total) + static_cast<double>(p));
+        } else if constexpr (Step == axis_step::root) {
+            value = static_cast<float>(std::sqrt(factor * total));
         } else {
             value = static_cast<float>(is_choice(Term) || Term == axis_term::product ? total : factor * total);
         }
@@ -149,7 +152,7 @@ struct axis_rows {
     };
 };
 
-/// A whole sum, variance or logsumexp of each row, whose elements are one piece. The bits are those of separate passes.
+/// A whole sum, variance, standard deviation or logsumexp of each row, whose elements are one piece. The bits are those of separate passes.
 template <axis_operation Operation, class X, class Y, int N, int Threads>
 struct axis_whole_row_kernel {
     using team = row_team<Threads, 2>;
@@ -165,14 +168,17 @@ struct axis_whole_row_kernel {
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
         using enum axis_operation;
-        constexpr axis_term term = Operation == sum   ? axis_term::value
-                                   : Operation == var ? axis_term::square
-                                                      : axis_term::exponential;
-        constexpr axis_step step = Operation == logsumexp ? axis_step::logarithm : axis_step::scale;
+        constexpr bool squares = Operation == var || Operation == std_dev;
+        constexpr axis_term term = Operation == sum ? axis_term::value
+                                   : squares        ? axis_term::square
+                                                    : axis_term::exponential;
+        constexpr axis_step step = Operation == logsumexp ? axis_step::logarithm
+                                   : Operation == std_dev ? axis_step::root
+                                                          : axis_step::scale;
         const extent output = team::row(simt), size = rows.layout.reduced_size;
         if (output >= rows.layout.outputs) return;
         float p = 0;
-        if constexpr (Operation == var) {
+        if constexpr (squares) {
             const float total = rows.template reduce<axis_term::value, team, 0>(simt, output, 0, size, p);
             p = static_cast<float>(share * static_cast<double>(total));
         } else if constexpr (Operation == logsumexp) {
