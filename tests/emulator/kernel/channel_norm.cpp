@@ -16,6 +16,7 @@ TEST_CASE("batch_norm, group_norm on a GPU: within their bounds of the definitio
     emulator::device device;
     within_bounds<float, float, float>(device);
     within_bounds<bfloat16, float, bfloat16>(device);
+    far_from_zero(device);
     what_is_special(device);
     refuses(device);
 }

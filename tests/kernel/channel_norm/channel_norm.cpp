@@ -14,6 +14,7 @@ TEST_CASE("batch_norm, group_norm: within their bounds of the definition") {
     support::for_each_cpu([](ht::cpu& device) {
         within_bounds<float, float, float>(device);
         within_bounds<bfloat16, float, bfloat16>(device);
+        far_from_zero(device);
         what_is_special(device);
     });
     ht::cpu device;

@@ -144,7 +144,7 @@ variable<Y, 4> normalise_channels(Context&& context, const variable<X, 4>& x, co
             root.device(),
             kernel::channel_norm_forward<X, W, Y>{sets, as_const(x.view()).data(), as_const(mean.view()).data(),
                                                   as_const(rstd.view()).data(), values_or_none<W>(gain),
-                                                  values_or_none<W>(bias), y.view().data()});
+                                                  values_or_none<W>(bias), y.view().data(), are_given});
         if constexpr (std::remove_cvref_t<Context>::records) {
             if (wanted) root.record(record{sets, are_given, x, mean, rstd, gradient_of(x), gradient_of(y), gain, bias});
         }

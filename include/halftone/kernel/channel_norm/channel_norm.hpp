@@ -13,11 +13,15 @@
 /// Both are the same operation. One channel of one image is a segment of height * width contiguous elements, and
 /// segments that are normalised together form a set: all segments of a channel, or those of one image's group.
 ///
-/// Numeric contract: mean and variance are computed as by axis_reduction, in two passes. Values per set or per channel
-/// that follow from sums are computed in double, all other values in float; y and dx are rounded once. The sums of the
-/// gradients are computed in float within a segment (on the CPU in blocks of axis_block elements, on a GPU by one
-/// warp), and the sums of the segments are added in double, in their order. If squares overflow float, the variance is
-/// infinite and y = bias. If a view has doubles, everything is computed in double. All views are contiguous.
+/// Numeric contract: mean and variance are computed as by axis_reduction, in two passes. A mean is stored as a float,
+/// and x - mean is off by that rounding, 2^-24 |mean| in units of x. Where |mean| rstd is more than 2^8 (far_mean), so
+/// that y would be off by more than 2^-16 times the gain, the variance, and what the stored mean lacks, are computed in
+/// double, in the backward pass again, and y and all gradients are those of the mean in double. In layer norm such rows
+/// are in double, too, but its backward pass takes the stored mean (kernel/norm/layer_norm.hpp). Values per set or per
+/// channel that follow from sums are computed in double, all other values in float; y and dx are rounded once. The sums
+/// of the gradients are computed in float within a segment (on the CPU in blocks of axis_block elements, on a GPU by
+/// one warp), and the sums of the segments are added in double, in their order. If squares overflow float, the variance
+/// is infinite and y = bias. If a view has doubles, everything is computed in double. All views are contiguous.
 #pragma once
 
 #include <cstdint>
@@ -80,6 +84,7 @@ struct channel_norm_forward {
     const S *mean, *rstd;  ///< (sets)
     const W *gain, *bias;  ///< (channels); if nullptr, 1 and 0
     Y* y;
+    bool are_given = false;  ///< as below
 };
 template <class X, class W, class Y, class G>
 struct channel_norm_backward {
@@ -96,8 +101,9 @@ struct channel_norm_backward {
 };
 
 /// Specialised for each device: apply(device, sets, x, table, y), sums(device, sets, x, mean, dy, sums),
-/// input_gradient(device, sets, x, dy, table, dx, mode). A table has the coefficients for the elements of each segment
-/// (each/tables.hpp). The functions of each/whole.hpp compose the whole operation of these.
+/// input_gradient(device, sets, x, dy, table, dx, mode), center(device, far_mean), which calls its put() for each set.
+/// A table has the coefficients for the elements of each segment (each/tables.hpp). The functions of each/whole.hpp
+/// compose the whole operation of these.
 template <class Device>
 struct channel_norm;
 

@@ -89,6 +89,10 @@ inline void input_gradient(cpu& device, const channel_sets& sets, const source& 
 
 template <>
 struct channel_norm<cpu> {
+    template <class X, class S>
+    static void center(cpu& device, const channel_each::far_mean<X, S>& work) {
+        fp64::for_each(device, work.mean.count, work.layout.reduced_size, work);
+    }
     template <class X, class Y, class S>
     static void apply(cpu& device, const channel_sets& sets, const X* x, const channel_each::segment_line<S>* table,
                       Y* y) {

@@ -131,10 +131,44 @@ struct segment_sums_kernel {
     }
 };
 
+/// The means that are far from zero (far_mean), with a block of threads for each.
+template <class X, class S, int Threads>
+struct far_mean_kernel {
+    using team = deviation_team<Threads>;
+    static constexpr int threads = team::threads;
+    static constexpr word shared_bytes = team::shared_bytes;
+
+    channel_each::far_mean<X, S> work;
+
+    grid_shape grid() const { return simt::blocks_for(work.mean.count, team::outputs); }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        for (extent i = 0; i < team::outputs; ++i) {
+            const extent set = static_cast<extent>(simt.block().x) * team::outputs + i;
+            if (set >= work.mean.count) return;
+            const bool is_far = work.is_far(simt, set);
+            reference::reduced r{0, 0};
+            if (is_far)
+                r = team::variance(simt, work.x, work.layout, set, static_cast<double>(simt.load(work.mean, set)));
+            if (simt.thread() != 0) continue;
+            is_far ? work.put(simt, set, r) : work.put_nothing(simt, set);
+        }
+    }
+};
+
 }  // namespace on_device
 
 template <simt_device Device>
 struct channel_norm<Device> {
+    template <class X, class S>
+    static void center(Device& device, const channel_each::far_mean<X, S>& work) {
+        if (work.layout.reduced_size <= on_device::deviation_by_warp) {
+            device.launch(on_device::far_mean_kernel<X, S, 32>{work});
+        } else {
+            device.launch(on_device::far_mean_kernel<X, S, 256>{work});
+        }
+    }
     template <class X, class Y, class S>
     static void apply(Device& device, const channel_sets& sets, const X* x, const channel_each::segment_line<S>* table,
                       Y* y) {

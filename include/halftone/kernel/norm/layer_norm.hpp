@@ -10,9 +10,10 @@
 /// once. Rows in which the rounding of the mean could exceed a 64th of the deviation, and rows whose squares overflow
 /// or underflow float, are computed in double: a constant row gives exactly the bias, and {1, 2, 3, 4} times 1e30 gives
 /// what {1, 2, 3, 4} gives without epsilon (care/limits.hpp). The backward pass computes in float from the saved mean
-/// and rstd, which are rounded to float; dx is rounded once; the sums over rows, dgain and dbias, have a tree that
-/// depends on the shape. Doubles are computed in double throughout (kernel/common/fp64/each.hpp), rows that need care
-/// with a power of two and a corrected mean. Any leading dimension.
+/// and rstd, which are rounded to float, so that its normalised x is off by up to 2^-24 |mean| rstd, by 0.05 at a mean
+/// of 1e4 and a deviation of 0.011 (batch norm's is not: kernel/channel_norm); dx is rounded once; the sums over rows,
+/// dgain and dbias, have a tree that depends on the shape. Doubles are computed in double throughout
+/// (kernel/common/fp64/each.hpp), rows that need care with a power of two and a corrected mean. Any leading dimension.
 #pragma once
 
 #include <halftone/kernel/common/fp64/fp64.hpp>

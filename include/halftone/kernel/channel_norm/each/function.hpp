@@ -74,11 +74,12 @@ void batch_statistics(Device& device, const kernel::channel_sets& sets, const X*
 template <class Device, class X, class W, class Y, class S>
 void normalise_views(Device& device, const char* operation, const kernel::channel_sets& sets, const const_view<X, 4>& x,
                      const const_view<W, 1>& gain, const const_view<W, 1>& bias, const view<Y, 4>& y, const S* mean,
-                     const S* rstd) {
+                     const S* rstd, bool are_given) {
     kernel::expect_optional(operation, "gain", gain, {sets.channels});
     kernel::expect_optional(operation, "bias", bias, {sets.channels});
     kernel::channel_each::normalise(
-        device, kernel::channel_norm_forward<X, W, Y>{sets, x.data(), mean, rstd, gain.data(), bias.data(), y.data()});
+        device, kernel::channel_norm_forward<X, W, Y>{sets, x.data(), mean, rstd, gain.data(), bias.data(), y.data(),
+                                                      are_given});
 }
 template <class Device, class X, class W, class Y, class S, class G>
 void norm_gradient_views(Device& device, const char* operation, const kernel::channel_sets& sets,
@@ -130,7 +131,8 @@ void batch_norm(Device& device, const X& x, const Running& running_mean, const R
     detail::batch_statistics(device, sets, from.data(), of_mean.data(), of_var.data(), options, used_mean.data(),
                              used_rstd.data());
     detail::normalise_views<Device, detail::element_in<X>, detail::element_in<Gain>>(
-        device, name, sets, from, as_view(gain), as_view(bias), to, used_mean.data(), used_rstd.data());
+        device, name, sets, from, as_view(gain), as_view(bias), to, used_mean.data(), used_rstd.data(),
+        !options.training);
 }
 
 /// The gradients of batch_norm, from dy, the gradient of its result, and from the mean and rstd that it has written:
@@ -169,7 +171,7 @@ void group_norm(Device& device, const X& x, extent num_groups, const Gain& gain,
     kernel::channel_each::statistics(device, kernel::channel_statistics<detail::element_in<X>, statistic>{
                                                  sets, from.data(), used_mean.data(), used_rstd.data(), eps});
     detail::normalise_views<Device, detail::element_in<X>, detail::element_in<Gain>>(
-        device, name, sets, from, as_view(gain), as_view(bias), to, used_mean.data(), used_rstd.data());
+        device, name, sets, from, as_view(gain), as_view(bias), to, used_mean.data(), used_rstd.data(), false);
 }
 /// The gradients of group_norm, with the arguments of batch_norm_gradients. Throws shape_error.
 template <class Device, class X, class Gain, class Dy, class Statistic, class Dx, class G>

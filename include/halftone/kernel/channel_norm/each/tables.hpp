@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include <halftone/kernel/axis_reduction/fp64.hpp>
 #include <halftone/kernel/channel_norm/channel_norm.hpp>
 #include <halftone/kernel/common/fp64/each.hpp>
 #include <halftone/number/classify.hpp>
@@ -28,10 +29,59 @@ template <class S>
 struct segment_slope {
     S mean, by_dy, by_x, rest;
 };
+/// rest * v; 0 also for an infinite v if there is no rest.
+HALFTONE_HD constexpr double by_rest(double rest, double v) { return rest == 0 ? 0.0 : rest * v; }
 /// The sums of a segment: of dy, and of dy (x - mean).
 template <class S>
 struct segment_sums {
     S dy, dy_x;
+
+    /// The sum of dy (x - (mean + rest)).
+    HALFTONE_HD double about(double rest) const {
+        return static_cast<double>(dy_x) - by_rest(rest, static_cast<double>(dy));
+    }
+};
+
+/// What a float mean lacks, for sets whose mean is far from zero, compared with their deviation. Either variances are
+/// given, in which case they and the means are replaced by what double gives, or rstd, and the rest of the mean is
+/// written: 0 for all other sets.
+template <class X, class S>
+struct far_mean {
+    global_span<const X> x;
+    axis_layout layout;  // a set's elements are reduced
+    global_span<const S> mean, rstd;
+    global_span<S> better_mean, var, rest;
+    double epsilon;
+
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD bool is_far(Thread thread, extent set) const {
+        const auto m = static_cast<double>(thread.load(mean, set));
+        const double scale = rstd.is_there() ? static_cast<double>(thread.load(rstd, set))
+                                             : 1 / std::sqrt(static_cast<double>(thread.load(var, set)) + epsilon);
+        return is_finite(m) && std::fabs(m) * scale > 256;
+    }
+    /// `by`: the variance of the set's elements, and the mean of their differences from the float mean.
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD void put(Thread thread, extent set, const reference::reduced& by) const {
+        if (rest.is_there()) thread.store(rest, set, static_cast<S>(by.kept));
+        if (!var.is_there()) return;
+        thread.store(var, set, static_cast<S>(by.value));
+        thread.store(better_mean, set, static_cast<S>(static_cast<double>(thread.load(mean, set)) + by.kept));
+    }
+    /// With one thread per set.
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD void operator()(Thread thread, extent set) const {
+        if (!is_far(thread, set)) return put_nothing(thread, set);
+        const auto m = static_cast<double>(thread.load(mean, set));
+        const auto elements = fp64::axis_elements_of(thread, x, layout, set);
+        const auto difference = [&](extent i) { return elements(i) - m; };
+        put(thread, set,
+            reference::variance_of(layout.reduced_size, difference, 1.0 / static_cast<double>(layout.reduced_size)));
+    }
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD void put_nothing(Thread thread, extent set) const {
+        if (rest.is_there()) thread.store(rest, set, S(0));
+    }
 };
 
 /// Computes 1 / sqrt(variance + epsilon) from the variances, and updates the running statistics.
@@ -81,7 +131,7 @@ HALFTONE_HD S load_or(Thread thread, const global_span<const W>& s, extent i, S 
 template <class S, class W>
 struct make_line {
     channel_sets sets;
-    global_span<const S> mean, rstd;
+    global_span<const S> mean, rest, rstd;  // what the means lack is optional
     global_span<const W> gain, bias;
     global_span<segment_line<S>> table;
 
@@ -89,7 +139,9 @@ struct make_line {
     HALFTONE_HD void operator()(Thread thread, extent segment) const {
         const extent c = sets.channel_of(segment), set = sets.set_of(segment);
         const S scale = thread.load(rstd, set) * load_or<S>(thread, gain, c, S(1));
-        thread.store(table, segment, segment_line<S>{thread.load(mean, set), scale, load_or<S>(thread, bias, c, S(0))});
+        const double shift = load_or<double>(thread, bias, c, 0.0) -
+                             by_rest(fp64::load_or_zero(thread, rest, set), static_cast<double>(scale));
+        thread.store(table, segment, segment_line<S>{thread.load(mean, set), scale, static_cast<S>(shift)});
     }
 };
 
@@ -98,7 +150,7 @@ template <class S, class G>
 struct sum_channel {
     channel_sets sets;
     global_span<const segment_sums<S>> sums;
-    global_span<const S> rstd;
+    global_span<const S> rest, rstd;
     global_span<G> dgain, dbias;
     write_mode gain_mode, bias_mode;
 
@@ -108,7 +160,8 @@ struct sum_channel {
         for (extent n = 0; n < sets.images; ++n) {
             const extent segment = n * sets.channels + c;
             const segment_sums<S> of = thread.load(sums, segment);
-            by_gain += static_cast<double>(of.dy_x) * static_cast<double>(thread.load(rstd, sets.set_of(segment)));
+            const extent set = sets.set_of(segment);
+            by_gain += of.about(fp64::load_or_zero(thread, rest, set)) * static_cast<double>(thread.load(rstd, set));
             by_bias += static_cast<double>(of.dy);
         }
         if (dgain.is_there()) put(thread, dgain, c, by_gain, gain_mode);
@@ -129,7 +182,7 @@ template <class S, class W>
 struct make_slopes {
     channel_sets sets;
     global_span<const segment_sums<S>> sums;
-    global_span<const S> mean, rstd;
+    global_span<const S> mean, rest, rstd;
     global_span<const W> gain;
     global_span<segment_slope<S>> table;
     bool are_given;
@@ -138,6 +191,7 @@ struct make_slopes {
     HALFTONE_HD void operator()(Thread thread, extent set) const {
         const S average = thread.load(mean, set);
         const auto scale = static_cast<double>(thread.load(rstd, set));
+        const double off = fp64::load_or_zero(thread, rest, set);
         const auto count = static_cast<double>(sets.set_size());
         double sum_h = 0, sum_hx = 0;
         for (extent i = 0; !are_given && i < sets.in_set(); ++i) {
@@ -145,14 +199,15 @@ struct make_slopes {
             const double by = gain_of(thread, segment);
             const segment_sums<S> of = thread.load(sums, segment);
             sum_h += by * static_cast<double>(of.dy);
-            sum_hx += by * static_cast<double>(of.dy_x);
+            sum_hx += by * of.about(off);
         }
-        const double by_x = -scale * scale * scale * sum_hx / count, rest = -scale * sum_h / count;
+        const double by_x = -scale * scale * scale * sum_hx / count,
+                     constant = -scale * sum_h / count - by_rest(off, by_x);
         for (extent i = 0; i < sets.in_set(); ++i) {
             const extent segment = sets.segment_of(set, i);
             thread.store(table, segment,
                          segment_slope<S>{average, static_cast<S>(scale * gain_of(thread, segment)),
-                                          static_cast<S>(by_x), static_cast<S>(rest)});
+                                          static_cast<S>(by_x), static_cast<S>(constant)});
         }
     }
 

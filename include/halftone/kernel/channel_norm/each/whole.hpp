@@ -15,6 +15,27 @@ namespace kernel {
 
 namespace channel_each {
 
+/// The elements of each set, as those that are reduced to one output.
+inline axis_layout layout_of(const channel_sets& s) {
+    const bool is_batch = s.groups == 0, has_two[] = {false, true}, has_three[] = {true, false, true};
+    if (is_batch)
+        return make_axis_layout(shape<3>{s.images, s.channels, s.area}, {s.channels * s.area, s.area, 1}, has_three);
+    return make_axis_layout(shape<2>{s.sets(), s.set_size()}, {s.set_size(), 1}, has_two);
+}
+
+/// What the stored means of sets far from zero lack, one for each set, in `memory`, and 0 for all others. Nothing if the
+/// statistics are given, or in double.
+template <class Device, class X, class S>
+global_span<const S> rests(Device& device, const channel_sets& sets, const X* x, const S* mean, const S* rstd,
+                           bool are_given, S* memory) {
+    if (std::is_same_v<S, double> || are_given || sets.elements() == 0) return {};
+    const extent count = sets.sets();
+    channel_norm<Device>::center(
+        device, far_mean<X, S>{
+                    {x, sets.elements()}, layout_of(sets), {mean, count}, {rstd, count}, {}, {}, {memory, count}, 0});
+    return {memory, count};
+}
+
 /// The mean and 1 / sqrt(variance + epsilon) of each set.
 template <class Device, class X, class S, class R>
 void statistics(Device& device, const channel_statistics<X, S, R>& a) {
@@ -23,16 +44,18 @@ void statistics(Device& device, const channel_statistics<X, S, R>& a) {
     if (sets.elements() == 0) return;
     const workspace::lease memory(device.scratch(), static_cast<std::size_t>(count) * sizeof(S));
     S* const var = memory.template as<S>();
-    const axis_layout layout =
-        sets.groups == 0
-            ? axis_layout_of(view<const X, 3>(a.x, {sets.images, sets.channels, sets.area}), axis_list<0, 2>{})
-            : axis_layout_of(view<const X, 2>(a.x, {count, size}), axis_list<1>{});
+    const axis_layout layout = layout_of(sets);
     axis_reduction<Device>::run(device, reduction<X, S>{.x = a.x,
                                                         .layout = layout,
                                                         .y = var,
                                                         .operation = axis_operation::var,
                                                         .factor = 1.0 / static_cast<double>(size),
                                                         .kept = a.mean});
+    if constexpr (!std::is_same_v<S, double>)
+        channel_norm<Device>::center(
+            device,
+            far_mean<X, S>{
+                {a.x, sets.elements()}, layout, {a.mean, count}, {}, {a.mean, count}, {var, count}, {}, a.epsilon});
     const double unbiased = size < 2 ? 1.0 : static_cast<double>(size) / static_cast<double>(size - 1);
     fp64::for_each(device, count, 4,
                    finish_statistics<S, R>{{a.mean, count},
@@ -63,9 +86,12 @@ void normalise(Device& device, const channel_norm_forward<X, W, Y>& a) {
     const extent segments = sets.segments(), count = sets.sets(), channels = sets.channels;
     const workspace::lease memory(device.scratch(), static_cast<std::size_t>(segments) * sizeof(segment_line<S>));
     auto* const table = memory.template as<segment_line<S>>();
+    const workspace::lease lacking(device.scratch(), static_cast<std::size_t>(count) * sizeof(S));
+    const auto rest = rests(device, sets, a.x, a.mean, a.rstd, a.are_given, lacking.template as<S>());
     fp64::for_each(device, segments, 8,
                    make_line<S, W>{sets,
                                    {a.mean, count},
+                                   rest,
                                    {a.rstd, count},
                                    {a.gain, a.gain == nullptr ? 0 : channels},
                                    {a.bias, a.bias == nullptr ? 0 : channels},
@@ -84,11 +110,14 @@ void gradients(Device& device, const channel_norm_backward<X, W, Y, G>& a) {
     const workspace::lease of_slopes(device.scratch(), static_cast<std::size_t>(segments) * sizeof(segment_slope<S>));
     auto* const sums = of_sums.template as<segment_sums<S>>();
     auto* const slopes = of_slopes.template as<segment_slope<S>>();
+    const workspace::lease lacking(device.scratch(), static_cast<std::size_t>(count) * sizeof(S));
+    const auto rest = rests(device, sets, a.x, a.mean, a.rstd, a.are_given, lacking.template as<S>());
     if (sums_wanted && segments > 0) channel_norm<Device>::sums(device, sets, a.x, a.mean, a.dy, sums);
     if ((a.dgain != nullptr || a.dbias != nullptr) && channels > 0) {
         fp64::for_each(device, channels, 4 * sets.images,
                        sum_channel<S, G>{sets,
                                          {sums, segments},
+                                         rest,
                                          {a.rstd, count},
                                          {a.dgain, a.dgain == nullptr ? 0 : channels},
                                          {a.dbias, a.dbias == nullptr ? 0 : channels},
@@ -100,6 +129,7 @@ void gradients(Device& device, const channel_norm_backward<X, W, Y, G>& a) {
                    make_slopes<S, W>{sets,
                                      {sums, segments},
                                      {a.mean, count},
+                                     rest,
                                      {a.rstd, count},
                                      {a.gain, a.gain == nullptr ? 0 : channels},
                                      {slopes, segments},
