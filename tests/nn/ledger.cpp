@@ -176,6 +176,8 @@ template <>
 struct channel_norm<recorder> {
     template <class... Arguments>
     static void apply(recorder&, const Arguments&...) {}
+    template <class... Arguments>
+    static void center(recorder&, const Arguments&...) {}
 };
 template <>
 struct weighted_cross_entropy<recorder> {
