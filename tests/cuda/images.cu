@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Pooling, batch norm and group norm on a GPU: the checks of tests/kernel.
-// compile: joined, at most 60 kernels.
+// compile: joined, at most 66 kernels.
 #include <doctest/doctest.h>
 
 #include <halftone/kernel/channel_norm/device.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Reductions along axes on a GPU: the tests of tests/kernel.
-// compile: read, at most 150 kernels.
+// compile: read, at most 156 kernels.
 #include <doctest/doctest.h>
 
 #include "cuda/device.cuh"

@@ -170,6 +170,9 @@ struct mean_gradient {
         for (extent column = first; column < last; ++column) {
             const S width = static_cast<S>(l.width.count(column));
             S windows = 0;
+#if defined(__CUDA_ARCH__)
+#pragma unroll 1  // several at a time take registers that spill on sm_90
+#endif
             for (extent row = top; row < below; ++row) {
                 windows += static_cast<S>(thread.load(dy, plane + row * l.width.out + column)) /
                            (width * static_cast<S>(l.height.count(row)));
