@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # Tests of the documentation: every ```cpp block of README.md, CONTRIBUTING.md, docs/ and examples/README.md compiles unchanged; every
-# link to a file or to a heading is valid; every <halftone/...> header and every `path/of/a/file` in the text exists; the number of targets
-# that were met is that of the results.
+# link to a file or to a heading is valid; every <halftone/...> header and every `path/of/a/file` in the text exists; the rows of
+# a table have as many cells as its first; the number of targets that were met is that of the results.
 #
 # A compiler hardly reads what a template contains. So a block with a template, or with a function of `auto`, is followed by a comment
 # that readers of the page do not see, with what instantiates it, for the devices, models and loaders that the text names; given<T>() is
@@ -26,6 +26,21 @@ shopt -s nullglob
 status=0
 
 pages=(README.md CONTRIBUTING.md CHANGELOG.md docs/*.md examples/*.md bench/*.md)
+
+# A reader of the page sees no cell of a table beyond those of its first row. A bar within `...` is code, and \| a character.
+awk '
+    FNR == 1 { bars = 0; is_code = 0 }
+    /^ *```/ { is_code = !is_code }
+    is_code || !/^\|/ { bars = 0; next }
+    {
+        line = $0
+        gsub(/`[^`]*`|\\\|/, "", line)
+        count = gsub(/\|/, "", line)
+        if (bars == 0) bars = count
+        if (count != bars) { print FILENAME ":" FNR ": " count - 1 " cells in a table of " bars - 1; wrong = 1 }
+    }
+    END { exit wrong }
+' "${pages[@]}" || status=1
 
 # Links and names, outside of ``` blocks but for #include lines. A link within `...` is code.
 awk '

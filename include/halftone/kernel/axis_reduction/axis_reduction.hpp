@@ -15,13 +15,14 @@
 /// joined in double. A value computed from a sum in double is rounded to float, and then once to the result's type. A
 /// variance beyond float's range may be 0, infinite or NaN; a standard deviation whose squares leave it
 /// (deviation_range), and gradients of which a factor does (deviation_slope), are computed again in double, on a CPU by
-/// one thread for all elements of the output. The largest and the smallest element are exact; if an element is NaN,
-/// both are NaN. A sum of exponentials subtracts the largest element first, if that is finite; on a CPU a number that
-/// differs from it by at most 2. Products are computed in blocks like sums: in float within a block, where they may
-/// leave float's range even if the whole product does not; the error of a product is one rounding per element. The
-/// gradients of an output whose product, zeros apart, is 0 or infinite there are computed again in double, by one
-/// thread for all elements of the output. The division into blocks depends only on shape and strides. If a view has
-/// doubles, everything is computed in double, in the order of the elements (reference.hpp).
+/// one thread for all elements of the output. The gradients of both take the mean as a float, so that they are off by
+/// up to 2^-24 |mean| in units of x. The largest and the smallest element are exact; if an element is NaN, both are
+/// NaN. A sum of exponentials subtracts the largest element first, if that is finite; on a CPU a number that differs
+/// from it by at most 2. Products are computed in blocks like sums: in float within a block, where they may leave
+/// float's range even if the whole product does not; the error of a product is one rounding per element. The gradients
+/// of an output whose product, zeros apart, is 0 or infinite there are computed again in double, by one thread for all
+/// elements of the output. The division into blocks depends only on shape and strides. If a view has doubles,
+/// everything is computed in double, in the order of the elements (reference.hpp).
 #pragma once
 
 #include <cmath>
