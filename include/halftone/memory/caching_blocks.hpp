@@ -51,8 +51,7 @@ class caching_blocks final : public block_allocator {
         auto b = find(s, found.data);
         if (is_split) {
             reserve_lists(blocks_ + 1);
-            b = s.blocks.insert(b + 1, {found.data + bytes, left, true}) -
-                1;  // nothing is changed until this has not thrown
+            b = s.blocks.insert(b + 1, {found.data + bytes, left, true}) - 1;  // nothing is changed until this has not thrown
             b->bytes = bytes;
             ++blocks_;
         }

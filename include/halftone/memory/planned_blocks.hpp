@@ -85,7 +85,7 @@ class planned_blocks final : public segment_blocks {
         if (live() == 0) most_ = 0;
         segment_blocks::release_cached();
     }
-    void note_refusal() override { note_scarcity(); }  // a slab is as large as its plan
+    void note_refusal() override { note_scarcity(); }  // a slab, as large as its plan, is kept
     std::string reason() const override;
 
   private:
@@ -158,7 +158,7 @@ class planned_blocks final : public segment_blocks {
         }
     }
 
-    const slab_plan* plan_ = nullptr;    ///< that is followed now
+    const slab_plan* plan_ = nullptr;  ///< that is followed now
     std::size_t cursor_ = 0, next_ = 0;  ///< the next event of the plan, and the next block
     std::size_t planned_live_ = 0;       ///< blocks in use that were placed by the plan
     std::size_t most_ = 0;               ///< bytes of the largest plan so far
@@ -182,14 +182,11 @@ inline std::string planned_blocks::reason() const {
                                 : sentence("recorded: no plan begins with a block of ", wanted_, " bytes");
         case deviation::size:
             return sentence(block(), wanted_, " bytes, for which the plan has ", shown_->blocks[next_].bytes);
-        case deviation::allocates:
-            return block() + "allocated where the plan frees one";
-        case deviation::frees:
-            return block() + "another block is freed before it than in the plan";
+        case deviation::allocates: return block() + "allocated where the plan frees one";
+        case deviation::frees: return block() + "another block is freed before it than in the plan";
         case deviation::too_long:
             return sentence("not planned: more than ", most_blocks, " blocks before all are freed");
-        case deviation::none:
-            break;
+        case deviation::none: break;
     }
     return shown_ == nullptr ? "planned: nothing was allocated yet"
                              : sentence("planned: ", shown_->blocks.size(), " blocks in ", shown_->bytes,

@@ -111,8 +111,7 @@ class segment_blocks : public block_allocator {
         if (more != nullptr) {
             add_segment(more, size);
         } else {
-            add_segment(source().reserve(bytes, kind()),
-                        bytes);  // without the reserve for later steps, it may still fit
+            add_segment(source().reserve(bytes, kind()), bytes);  // without the reserve for later steps, it may still fit
         }
         return std::find_if(free_.begin(), free_.end(),
                             [&](const free_ranges::range& r) { return r.data == segments_.back().data; });

@@ -198,9 +198,8 @@ template <class Context, class Micro, class Batch>
 loss_share share_of(Context&& context, const Micro& micro, const Batch& batch) {
     static_assert(
         has_loss_divisor<Micro> && has_loss_divisor<Batch>,
-        "halftone: share_of: a batch says what its loss is a mean over by `targets` or `labels`, a view of "
-        "std::int32_t of "
-        "which those that are -100 do not count, or by loss_divisor(); divide losses of others by the number of "
+        "halftone: share_of: a batch says what its loss is a mean over by `targets` or `labels`, a view of std::int32_t "
+        "of which those that are -100 do not count, or by loss_divisor(); divide losses of others by the number of "
         "micro-batches");
     if constexpr (has_loss_divisor<Micro> && has_loss_divisor<Batch>)
         return detail::share_of_divisors(context.root(), divisor_of(micro), divisor_of(batch));
