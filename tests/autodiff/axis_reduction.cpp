@@ -20,6 +20,7 @@ TEST_CASE("axis reductions on a tape: shapes, values, indices") {
     ht::cpu device{{.threads = 2}};
     shapes_and_values(device);
     deviations_beyond_squares(device);
+    variances_beyond_sums(device);
     narrow_results(device);
 }
 

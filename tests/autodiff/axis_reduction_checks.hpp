@@ -131,6 +131,24 @@ void shapes_and_values(Device& device) {
     for (int i = 0; i < 3; ++i) CHECK(slope.data()[i] == 0);
 }
 
+/// Variances of finite elements whose sum is beyond float's range: 0 if they are equal, and infinity if their squares are
+/// beyond it, too; never NaN.
+template <class Device>
+void variances_beyond_sums(Device& device) {
+    const auto check = [&](bool are_equal) {
+        CAPTURE(are_equal);
+        ht::host_tensor<float, 2> in(ht::shape<2>{5, 5});
+        for (int i = 0; i < 25; ++i) in.data()[i] = are_equal || i % 5 != i / 5 ? -3e38f : 3e38f;
+        const auto memory = ht::to_device(device, in);
+        ht::inference eval{device};
+        const auto x = eval.constant(memory.view());
+        const double want = are_equal ? 0 : std::numeric_limits<double>::infinity();
+        for (const double v : values(device, ht::var(eval, x, axes<1>))) CHECK(v == want);
+        for (const double v : values(device, ht::var(eval, x, axes<0>))) CHECK(v == want);
+    };
+    check(true), check(false);
+}
+
 /// Standard deviations of two elements a and -a whose squares float does not hold: sqrt(2) a, with gradients of +-1 / sqrt(2).
 template <class Device>
 void deviations_beyond_squares(Device& device) {

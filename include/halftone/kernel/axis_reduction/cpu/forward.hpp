@@ -218,13 +218,24 @@ inline run_at::run_at(const axis_layout& l, extent index, extent end) {
 inline void state::add_squares(const method& how, extent before, const float* x, extent count) {
     const auto n = static_cast<double>(count), old = static_cast<double>(before);
     float off = 0;
-    auto p =
-        static_cast<float>(before == 0 ? static_cast<double>(how.first.block(x, count, 0, &off)) / n : center / old);
+    // The sum of finite floats may be beyond float's range, but their mean is not.
+    const auto mean_in_double = [&] {
+        double sum = 0;
+        for (extent i = 0; i < count; ++i) sum += static_cast<double>(x[i]);
+        return static_cast<float>(sum / n);
+    };
+    const auto mean_of_block = [&] {
+        const auto mean = static_cast<float>(static_cast<double>(how.first.block(x, count, 0, &off)) / n);
+        return is_finite(mean) ? mean : mean_in_double();
+    };
+    auto p = before == 0 ? mean_of_block() : static_cast<float>(center / old);
     float squares = how.second.block(x, count, p, &off);
     if (before != 0 && !(off * off * (4 / static_cast<float>(count)) <= squares)) {
-        p = static_cast<float>(static_cast<double>(how.first.block(x, count, 0, &off)) / n);
+        p = mean_of_block();
         squares = how.second.block(x, count, p, &off);
     }
+    // Differences of finite floats may be infinite: then the squares are, too.
+    if (const float mean = is_inf(off) ? mean_in_double() : off; is_inf(off) && is_finite(mean)) p = mean, off = 0;
     // The squares about the block's mean, and then those about the mean of all: Chan, Golub, LeVeque, "Updating formulae
     // and a pairwise algorithm for computing sample variances".
     const double rest = is_nan(off) ? 0 : static_cast<double>(off), sum = static_cast<double>(p) * n + rest;
@@ -311,6 +322,10 @@ struct rows_of_columns {
     }
     /// Calls with.rows for them.
     void visit(const pass& with, bool prefetches, worker& w) const;
+    /// The mean of the rows of a column, whose sum in float is not finite.
+    float mean_in_double(extent of, worker& w) const;
+    /// Columns of finite floats whose differences from the mean are infinite: their squares are, too.
+    void replace_infinite(worker& w) const;
     /// Two passes: for the mean, or the largest element, and with that. If they are not all rows, exponentials are of
     /// differences from 2 more than the largest element, so that it serves later rows with elements up to 4 larger.
     void two_passes(const method& how, bool is_all, worker& w) const;
@@ -337,6 +352,26 @@ inline void rows_of_columns::visit(const pass& with, bool prefetches, worker& w)
     }
 }
 
+inline float rows_of_columns::mean_in_double(extent of, worker& w) const {
+    double sum = 0;
+    for (extent i = begin; i < end;) {
+        const run_at run(l, i, end);
+        const extent rows = std::min(run.count, axis_block);
+        x.widen(x.data + (first + of + run.offset) * x.bytes, run.stride, rows, w.buffer);
+        for (extent k = 0; k < rows; ++k) sum += static_cast<double>(w.buffer[k]);
+        i += rows;
+    }
+    return static_cast<float>(sum / static_cast<double>(end - begin));
+}
+
+inline void rows_of_columns::replace_infinite(worker& w) const {
+    for (extent j = 0; j < width; ++j) {
+        if (!is_inf(w.more[column + j])) continue;
+        const float mean = mean_in_double(j, w);
+        if (is_finite(mean)) w.parameters[column + j] = mean, w.more[column + j] = 0;
+    }
+}
+
 inline void rows_of_columns::two_passes(const method& how, bool is_all, worker& w) const {
     visit(how.first, true, w);
     if (how.of_kind == method::kind::logsumexp) {
@@ -344,6 +379,9 @@ inline void rows_of_columns::two_passes(const method& how, bool is_all, worker& 
     } else {
         const float share = 1.0f / static_cast<float>(end - begin);
         for (extent j = column; j < column + padded(width); ++j) w.parameters[j] = w.all[j] * share;
+        for (extent j = 0; j < width; ++j) {
+            if (!is_finite(w.parameters[column + j])) w.parameters[column + j] = mean_in_double(j, w);
+        }
     }
     visit(how.second, false, w);
     // An infinite largest element is the result, unless there is a NaN. It serves no other rows.
@@ -385,6 +423,7 @@ inline void reduce_columns(const source& x, const axis_layout& l, const method& 
             some.second_pass(how, w);
         }
         if (how.of_kind == variance) {
+            some.replace_infinite(w);
             how.add_variances(width, static_cast<double>(i - begin), static_cast<double>(some.end - i), w.parameters,
                               w.all, w.more, w.center, w.total);
         } else {
