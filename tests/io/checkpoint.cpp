@@ -63,6 +63,25 @@ TEST_CASE("checkpoint: another policy is refused with its roles, and converted o
     CHECK(other.optimizer.steps() == half.optimizer.steps());
 }
 
+TEST_CASE("checkpoint: saved without the role `stream` it has `output` there, says so, and is refused with another stream") {
+    const support::temporary_folder folder;
+    run<ht::amp_bf16, keeping::by_adamw> silent;
+    silent.step(0);
+    silent.save(folder.path(), 1);
+    const auto path = folder.path() / "checkpoint-1";
+    run<ht::with_stream<ht::amp_bf16, ht::bfloat16>, keeping::by_adamw> same;
+    const ht::checkpoint_info info = same.load(path);
+    REQUIRE(info.notes.size() == 1);
+    CHECK(info.notes[0] == "it was saved without the role `stream`, which is then its `output`");
+    CHECK(same.model.up.weight.master()(3, 2) == silent.model.up.weight.master()(3, 2));
+    CHECK(same.optimizer.steps() == 1);
+    CHECK(silent.load(path).notes.empty());
+    run<ht::with_stream<ht::amp_bf16, float>, keeping::by_adamw> other;
+    const std::string why = refusal<ht::checkpoint_error>([&] { other.load(path); });
+    has(why, "another policy: stream is bfloat16 (its `output`) there, float here: the model, down, norm, up");
+    CHECK(other.load(path, {.policy = ht::policy_change::convert}).notes.size() == 2);
+}
+
 TEST_CASE("checkpoint: missing parts and open windows are refused") {
     const support::temporary_folder folder;
     fp16_run r;

@@ -130,6 +130,18 @@ TEST_CASE("checkpoint: roles and layers of which one side alone has some are dif
     CHECK(stamp_difference(stamp{{"a", {{"compute", "x"}, {"scaling", "y"}}}}, stamp{{"a", {{"compute", "x"}}}}) ==
           "scaling is y there, not set here: a");
     CHECK(stamp_difference(stamp{{"a", {}}}, stamp{{"a", {}}, {"b", {}}}) == "layers only here: b");
+    // A layer that states no `stream` has its `output` there.
+    const stamp silent{{"a", {{"output", "x"}}}}, same{{"a", {{"output", "x"}, {"stream", "x"}}}},
+        other{{"a", {{"output", "x"}, {"stream", "y"}}}};
+    CHECK(stamp_difference(silent, same).empty());
+    CHECK(stamp_difference(same, silent).empty());
+    CHECK(stamp_difference(silent, other) == "stream is x (its `output`) there, y here: a");
+    CHECK(stamp_difference(other, silent) == "stream is y there, x (its `output`) here: a");
+    CHECK(ht::detail::takes_output_as_stream(silent, same));
+    CHECK(ht::detail::takes_output_as_stream(silent, other));
+    CHECK_FALSE(ht::detail::takes_output_as_stream(silent, silent));
+    CHECK_FALSE(ht::detail::takes_output_as_stream(same, silent));
+    CHECK_FALSE(ht::detail::takes_output_as_stream(same, other));
     CHECK(stamp_difference(stamp{{"a", {}}, {"", {}}}, stamp{{"a", {}}}) == "layers only there: the model");
 }
 

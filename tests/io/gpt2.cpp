@@ -38,7 +38,7 @@ struct batch {
 };
 
 /// What PyTorch's autocast computes: the stream between blocks is float.
-using autocast_bf16 = ht::recipe<ht::amp_bf16, ht::rule<"embed", ht::with_output<ht::amp_bf16, float>>>;
+using autocast_bf16 = ht::with_stream<ht::amp_bf16, float>;
 
 template <class P>
 void is_as_transformers_has_it() {

@@ -26,6 +26,7 @@
 #include <halftone/nn/gpt.hpp>
 #include <halftone/nn/llama.hpp>
 #include <halftone/nn/sparse_embedding.hpp>
+#include <halftone/nn/vit.hpp>
 #include <halftone/observe/ledger/ledger.hpp>
 #include <halftone/scale/accumulator.hpp>
 
@@ -293,21 +294,28 @@ std::set<std::string> notes_of(const Entries& entries) {
     return notes;
 }
 
-TEST_CASE("ledger: the types in the ledger are those with which operations are called") {
+// On a stream in fp32 a norm reads its input as it is, and what adds to the stream reads its gradient as bf16, twice.
+using wide = ht::with_stream<amp_bf16, float>;
+static_assert(ht::casts<gpt<wide>> ==
+              ht::casts<gpt<ht::recipe<amp_bf16, rule<"embed", ht::with_output<amp_bf16, float>>>>>);
+static_assert(ht::casts_at<gpt<wide>, "*.norm"> == 3 && ht::casts_at<gpt<wide>, "h.*.attn.proj"> == 2 &&
+              ht::casts_at<gpt<wide>, "h.*.attn.qkv"> == 0 && ht::casts_at<gpt<wide>, "embed"> == 0);
+// dy has the stream's bf16, and both backward products are fp32.
+static_assert(ht::casts_at<gpt<mixed>, "h.0.attn.proj"> == 2);
+
+TEST_CASE_TEMPLATE("ledger: the types in the ledger are those with which operations are called", P, mixed, wide) {
     recorder device;
-    gpt<mixed> model{device, config()};
+    gpt<P> model{device, config()};
     ht::tape calls{device, ht::ledger_of_calls};
     model.loss(calls, one_row());
-    const auto& types = ht::ledger<gpt<mixed>>;
+    const auto& types = ht::ledger<gpt<P>>;
     CHECK(calls.entries().size() == types.size());
     for (const ht::ledger_entry& e : types) {
         CAPTURE(e.path);
         CAPTURE(e.op);
         CHECK(std::count(calls.entries().begin(), calls.entries().end(), e) == 1);
     }
-    CHECK(calls.casts() == ht::casts<gpt<mixed>>);
-    // dy has the stream's bf16, and both backward products are fp32.
-    static_assert(ht::casts_at<gpt<mixed>, "h.0.attn.proj"> == 2);
+    CHECK(calls.casts() == ht::casts<gpt<P>>);
 }
 
 template <class P>
@@ -320,6 +328,13 @@ static_assert(ht::casts<llama<amp_bf16>> == 3 * 3 + 2 && ht::casts<llama<ht::ful
 // Two norms more in each block.
 static_assert(ht::casts<ht::nn::qwen3<amp_bf16>> == 5 * 3 + 2 && ht::casts<ht::nn::qwen3<ht::full_fp32>> == 0);
 static_assert(ht::casts<ht::nn::classifier<ht::full_fp32>> == 0 && ht::casts_at<ht::nn::classifier<amp_bf16>, "*.mlp.up"> == 0);
+// Products of a post-norm block read the stream itself: forward, and for the weight's gradient.
+static_assert(ht::casts_at<ht::nn::classifier<wide>, "*.norm"> == 0 &&
+              ht::casts_at<ht::nn::classifier<wide>, "*.attn.qkv"> == 2 &&
+              ht::casts_at<ht::nn::classifier<amp_bf16>, "*.attn.qkv"> == 0);
+// An embedding of patches gives the stream, whatever its product gives.
+static_assert(ht::casts_at<ht::nn::vit<wide>, "h.*.attn.norm", const float> == 1 &&
+              ht::casts_at<ht::nn::vit<amp_bf16>, "h.*.attn.norm", const float> == 3);
 
 TEST_CASE("ledger: a Llama's operations are called with the types in the ledger") {
     recorder device;

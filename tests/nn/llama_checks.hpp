@@ -54,7 +54,7 @@ inline ht::nn::llama_config config_of(const std::string& name) {
 constexpr int rows = 2, steps = 13;
 
 /// What PyTorch's autocast computes: the stream between blocks is float.
-using autocast_bf16 = ht::recipe<ht::amp_bf16, ht::rule<"embed", ht::with_output<ht::amp_bf16, float>>>;
+using autocast_bf16 = ht::with_stream<ht::amp_bf16, float>;
 
 /// The model's masters, and tokens and targets behind them, by the generator.
 struct batch {

@@ -28,6 +28,18 @@ static_assert(!ht::storable_roles<ht::with_output<ht::tf32, ht::tfloat32>> &&
               !ht::storable_roles<ht::with_reduce<ht::tf32, ht::tfloat32>> &&
               !ht::storable_roles<ht::with_state<ht::tf32, ht::tfloat32>>);
 
+// Of a stream only what it adds to the other roles is asked: more than eight bits, storage, and doubles among doubles.
+template <class P, class T>
+inline constexpr bool may_have_stream = ht::possible_stream<ht::with_stream<P, T>>;
+static_assert(may_have_stream<ht::amp_bf16, float> && may_have_stream<ht::full_fp32, bfloat16> &&
+              may_have_stream<ht::fp8_hybrid, float> && may_have_stream<ht::amp_bf16, float16> &&
+              may_have_stream<ht::full_fp64, double> && ht::possible_stream<ht::full_fp64>);
+static_assert(!may_have_stream<ht::tf32, ht::tfloat32> && !may_have_stream<ht::split_fp32, ht::split<bfloat16, 3>> &&
+              !may_have_stream<ht::fp8_hybrid, ht::float8_e4m3> && !may_have_stream<ht::amp_bf16, double> &&
+              !may_have_stream<ht::full_fp64, float>);
+static_assert(ht::check_policy<ht::with_stream<ht::amp_bf16, float>>() &&
+              ht::check_policy<at<ht::recipe<ht::with_stream<ht::amp_fp16, float>>, "embed">>());
+
 static_assert(ht::check_policy<ht::split_fp32>() && ht::keeps_small_updates<ht::split_fp32>);
 static_assert(ht::check_policy<ht::with_compute<ht::amp_bf16, ht::split<bfloat16, 2>>>());
 static_assert(!ht::storable_roles<ht::with_output<ht::split_fp32, ht::split<bfloat16, 3>>> &&

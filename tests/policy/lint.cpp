@@ -50,6 +50,8 @@ TEST_CASE("lint: gradients begin at scale / terms") {
     static_assert(ht::check_loss_scale<ht::full_fp32, ~std::uint64_t{0}>());
     static_assert(ht::check_loss_scale<ht::with_output<ht::amp_bf16, ht::float16>, 65504>());
     static_assert(std::is_same_v<ht::narrowest_gradient<ht::with_output<ht::amp_bf16, ht::float16>>, ht::float16>);
+    static_assert(std::is_same_v<ht::narrowest_gradient<ht::with_stream<ht::amp_bf16, ht::float16>>, ht::float16> &&
+                  std::is_same_v<ht::narrowest_gradient<ht::with_stream<ht::amp_fp16, float>>, ht::float16>);
     static_assert(std::is_same_v<ht::narrowest_gradient<ht::with_grad<ht::amp_bf16, ht::float16>>, ht::float16>);
     // Gradients in eight bits have their own scale.
     static_assert(ht::check_loss_scale<ht::fp8_hybrid, std::uint64_t{1} << 20>());

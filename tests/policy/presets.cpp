@@ -52,7 +52,9 @@ static_assert(has_roles<ht::with_grad<base, q>,    f32, b16, b16, f32, q,   f32,
 static_assert(has_roles<ht::with_accumulate<base, q>, f32, b16, b16, f32, b16, q,   f32, f32>);
 static_assert(has_roles<ht::with_reduce<base, q>,  f32, b16, b16, f32, b16, f32, q,   f32>);
 static_assert(has_roles<ht::with_state<base, q>,   f32, b16, b16, f32, b16, f32, f32, q>);
+static_assert(has_roles<ht::with_stream<base, q>,  f32, b16, b16, f32, b16, f32, f32, f32>);
 // clang-format on
+static_assert(std::is_same_v<ht::with_stream<base, q>::stream, q>);
 static_assert(ht::with_param_rounding<base, ht::rounding::stochastic>::param_rounding == ht::rounding::stochastic);
 static_assert(ht::with_state<ht::pure_bf16, bfloat16>::param_rounding == ht::rounding::stochastic);
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// What a policy is, and when a loss scale is needed.
+#include <type_traits>
+
 #include <halftone/policy/presets.hpp>
 #include <halftone/policy/roles.hpp>
 
@@ -40,6 +42,9 @@ static_assert(!ht::needs_scaling<ht::full_fp32> && !ht::needs_scaling<ht::amp_bf
               !ht::needs_scaling<ht::pure_bf16>);
 static_assert(ht::needs_scaling<ht::amp_fp16>);
 static_assert(ht::needs_scaling<ht::with_output<ht::full_fp32, float16>>);
+static_assert(ht::needs_scaling<ht::with_stream<ht::full_fp32, float16>> &&
+              ht::needs_scaling<ht::with_stream<ht::amp_fp16, float>> &&
+              !ht::needs_scaling<ht::with_stream<ht::amp_bf16, float>>);
 static_assert(ht::needs_scaling<ht::with_grad<ht::full_fp32, float16>>);
 static_assert(!ht::needs_scaling<ht::with_compute<ht::full_fp32, float16>>);  // operands alone pass no gradient on
 static_assert(ht::needs_scaling<ht::with_grad<ht::amp_bf16, quarter>>);
@@ -47,5 +52,13 @@ static_assert(!ht::needs_scaling<ht::with_grad<ht::amp_bf16, float24>>);
 static_assert(!ht::needs_scaling<ht::inherit> && !ht::needs_scaling<ht::as_given>);
 static_assert(ht::narrow_range<float16> && ht::narrow_range<quarter>);
 static_assert(!ht::narrow_range<float> && !ht::narrow_range<bfloat16> && !ht::narrow_range<wide_range>);
+
+// The residual stream is `output` unless a policy states it.
+template <class P, class T>
+inline constexpr bool has_stream = std::is_same_v<ht::detail::stream_of<P>, T>;
+static_assert(has_stream<ht::amp_bf16, bfloat16> && has_stream<ht::amp_fp16, float16> && has_stream<ht::tf32, float> &&
+              has_stream<ht::full_fp64, double> && has_stream<ht::with_output<ht::amp_bf16, float>, float>);
+static_assert(has_stream<ht::with_stream<ht::amp_bf16, float>, float> &&
+              has_stream<ht::with_output<ht::with_stream<ht::amp_bf16, float>, float16>, float>);
 
 }  // namespace policy_roles_tests

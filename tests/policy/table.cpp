@@ -60,6 +60,21 @@ TEST_CASE("a layer without a path, and one that inherits") {
     CHECK(inherits[0].out == "inherit");
 }
 
+template <class P>
+struct table_of_rows {
+    using policy = P;
+    using operation = ht::op::embedding;
+    static constexpr bool gives_stream = true;
+};
+
+TEST_CASE("a layer that gives the residual stream has its type") {
+    using wide = ht::with_stream<ht::amp_bf16, float>;
+    CHECK(ht::policies_of<table_of_rows<wide>>()[0].out == "float");
+    CHECK(ht::policies_of<table_of_rows<ht::amp_bf16>>()[0].out == "bfloat16");
+    CHECK(ht::policies_of<table_of_rows<at<ht::inherit, "embed">>>()[0].out == "inherit");
+    CHECK(ht::policies_of<outline::linear<wide>>()[0].out == "bfloat16");
+}
+
 TEST_CASE("roles of backward products are listed where a policy states them") {
     using split = ht::recipe<ht::amp_bf16, rule<"*.qkv", ht::with_weight_grad<ht::amp_bf16, float>>,
                              rule<"*.proj", ht::with_input_grad<ht::amp_fp16, ht::bfloat16>>>;

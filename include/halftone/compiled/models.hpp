@@ -22,28 +22,27 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-// The residual stream has the type X.
-#define HALFTONE_GPT(P, X)                                                                                 \
-    HALFTONE_COMPILED_MODELS template nn::gpt<P>::gpt(cpu&, const nn::gpt_config&, std::uint64_t);         \
-    HALFTONE_COMPILED_MODELS template variable<X, 3> nn::stack<nn::transformer_block, P, "h">::operator()( \
-        tape<cpu>&, variable<X, 3>, const documents&) const;                                               \
-    HALFTONE_COMPILED_MODELS template variable<X, 3> nn::stack<nn::transformer_block, P, "h">::operator()( \
-        inference<cpu>&, variable<X, 3>, const documents&) const;                                          \
-    HALFTONE_COMPILED_MODELS template class accumulator<through_scaler, types<nn::gpt<P>>>;                \
-    HALFTONE_COMPILED_MODELS template class detail::optimizer<cpu, nn::gpt<P>>;                            \
-    HALFTONE_COMPILED_MODELS template class detail::rule_optimizer<cpu, nn::gpt<P>, kernel::adamw_rule>;   \
-    HALFTONE_COMPILED_MODELS template class adamw<cpu, nn::gpt<P>>;                                        \
-    HALFTONE_COMPILED_MODELS template class                                                                \
-    detail::eight_bit_optimizer<cpu, nn::gpt<P>, kernel::adamw_rule>;                                      \
-    HALFTONE_COMPILED_MODELS template class adamw_8bit<cpu, nn::gpt<P>>;                                   \
-    HALFTONE_COMPILED_MODELS template step_outcome<cpu>                                                    \
-    detail::eight_bit_optimizer<cpu, nn::gpt<P>, kernel::adamw_rule>::step(                                \
-        gradients<cpu, types<nn::gpt<P>>>&);                                                               \
-    HALFTONE_COMPILED_MODELS template step_outcome<cpu>                                                    \
+#define HALFTONE_GPT(P)                                                                                              \
+    HALFTONE_COMPILED_MODELS template nn::gpt<P>::gpt(cpu&, const nn::gpt_config&, std::uint64_t);                   \
+    HALFTONE_COMPILED_MODELS template variable<layer_stream<P>, 3>                                                   \
+    nn::stack<nn::transformer_block, P, "h">::operator()(tape<cpu>&, variable<layer_stream<P>, 3>, const documents&) \
+        const;                                                                                                       \
+    HALFTONE_COMPILED_MODELS template variable<layer_stream<P>, 3>                                                   \
+    nn::stack<nn::transformer_block, P, "h">::operator()(inference<cpu>&, variable<layer_stream<P>, 3>,              \
+                                                         const documents&) const;                                    \
+    HALFTONE_COMPILED_MODELS template class accumulator<through_scaler, types<nn::gpt<P>>>;                          \
+    HALFTONE_COMPILED_MODELS template class detail::optimizer<cpu, nn::gpt<P>>;                                      \
+    HALFTONE_COMPILED_MODELS template class detail::rule_optimizer<cpu, nn::gpt<P>, kernel::adamw_rule>;             \
+    HALFTONE_COMPILED_MODELS template class adamw<cpu, nn::gpt<P>>;                                                  \
+    HALFTONE_COMPILED_MODELS template class detail::eight_bit_optimizer<cpu, nn::gpt<P>, kernel::adamw_rule>;        \
+    HALFTONE_COMPILED_MODELS template class adamw_8bit<cpu, nn::gpt<P>>;                                             \
+    HALFTONE_COMPILED_MODELS template step_outcome<cpu>                                                              \
+    detail::eight_bit_optimizer<cpu, nn::gpt<P>, kernel::adamw_rule>::step(gradients<cpu, types<nn::gpt<P>>>&);      \
+    HALFTONE_COMPILED_MODELS template step_outcome<cpu>                                                              \
     detail::rule_optimizer<cpu, nn::gpt<P>, kernel::adamw_rule>::step(gradients<cpu, types<nn::gpt<P>>>&)
-HALFTONE_GPT(full_fp32, float);
-HALFTONE_GPT(amp_bf16, bfloat16);
-HALFTONE_GPT(amp_fp16, float16);
+HALFTONE_GPT(full_fp32);
+HALFTONE_GPT(amp_bf16);
+HALFTONE_GPT(amp_fp16);
 #undef HALFTONE_GPT
 // Without a loss scale.
 #define HALFTONE_UNSCALED(P)                                                            \

@@ -23,6 +23,7 @@ struct embedding {
     using operation = op::linear;
     using computes = op::embedding;
     static constexpr bool owns_parameters = true;
+    static constexpr bool gives_stream = true;  // policy/ledger.hpp
 
     parameter<storage_signature<P, operation>, 2> tokens;     // (vocabulary, width)
     parameter<storage_signature<P, operation>, 2> positions;  // (context, width)
@@ -40,13 +41,13 @@ struct embedding {
         halftone::detail::padding_token(padding, vocabulary);
     }
 
-    /// tokens[ids] + positions[time], (batch, time, width), in the policy's `output`. With packed documents, `at` from
+    /// tokens[ids] + positions[time], (batch, time, width), in the policy's `stream`. With packed documents, `at` from
     /// documents_to_device, positions start at 0 in each. Throws shape_error for a row longer than the context, and
     /// argument_error for an id outside the vocabulary (on a CPU).
     template <class Context>
     auto operator()(Context&& ctx, const const_view<std::int32_t, 2>& ids, const documents& at = {}) const {
-        return halftone::embedding<layer_roles<P, op::embedding, Context>>(ctx, ids, tokens, positions, at.positions,
-                                                                          padding_idx);
+        return halftone::embedding<stream_roles<P, op::embedding, Context>>(ctx, ids, tokens, positions, at.positions,
+                                                                            padding_idx);
     }
     static decltype(auto) visit(auto&&, auto&& f) { return f(); }
 };
@@ -59,6 +60,7 @@ struct token_embedding {
     using operation = op::linear;
     using computes = op::embedding;
     static constexpr bool owns_parameters = true;
+    static constexpr bool gives_stream = true;  // policy/ledger.hpp
 
     parameter<storage_signature<P, operation>, 2> tokens;  // (vocabulary, width)
 
@@ -66,11 +68,11 @@ struct token_embedding {
     token_embedding(store& s, extent vocabulary, extent width, const initial& table = {.deviation = 0.02f})
         : tokens(s.add<P, operation, computes>("tokens", shape<2>{vocabulary, width}, table)) {}
 
-    /// tokens[ids], (batch, time, width), in the policy's `output`. Throws argument_error for an id outside the
+    /// tokens[ids], (batch, time, width), in the policy's `stream`. Throws argument_error for an id outside the
     /// vocabulary (on a CPU).
     template <class Context>
     auto operator()(Context&& ctx, const const_view<std::int32_t, 2>& ids) const {
-        return halftone::embedding<layer_roles<P, op::embedding, Context>>(ctx, ids, tokens, absent{});
+        return halftone::embedding<stream_roles<P, op::embedding, Context>>(ctx, ids, tokens, absent{});
     }
     static decltype(auto) visit(auto&&, auto&& f) { return f(); }
 };

@@ -10,8 +10,8 @@
 ///
 /// Paths below it: "embed", "embed.types", "embed.norm", "h.*.attn.qkv", "h.*.attn.proj", "h.*.attn.norm",
 /// "h.*.mlp.up", "h.*.mlp.down", "h.*.mlp.norm", "pooler". The rows of "qkv" are the weights of transformers' query,
-/// key and value, in this order. The stream between blocks has the `output` of "embed.norm"; ht::rule<"*.norm",
-/// ht::with_output<ht::amp_bf16, float>> makes it fp32, as PyTorch's autocast does.
+/// key and value, in this order. The stream between blocks has the `stream` of "embed.norm", its `output` without that
+/// role; ht::with_stream<ht::amp_bf16, float> makes it fp32, as PyTorch's autocast does.
 #pragma once
 
 #include <optional>
@@ -46,9 +46,9 @@ struct encoder_config {
 template <class P>
 struct encoder_block {
     attention<at<P, "attn">> attn;
-    layer_norm<at<at<P, "attn">, "norm">> attn_norm;
+    stream_layer_norm<at<at<P, "attn">, "norm">> attn_norm;
     mlp<at<P, "mlp">, approximate::none> mlp_;
-    layer_norm<at<at<P, "mlp">, "norm">> mlp_norm;
+    stream_layer_norm<at<at<P, "mlp">, "norm">> mlp_norm;
 
     encoder_block(store& s, const encoder_config& c)
         : attn(s, c.hidden_size, c.num_attention_heads, {.deviation = 0.02f}, {.deviation = 0.02f}, {.strategy = c.strategy}),
@@ -74,7 +74,7 @@ template <class P>
 struct encoder {
     embedding<at<P, "embed">> embed;  // tokens and positions
     token_embedding<at<at<P, "embed">, "types">> types;
-    layer_norm<at<at<P, "embed">, "norm">> embed_norm;
+    stream_layer_norm<at<at<P, "embed">, "norm">> embed_norm;
     stack<encoder_block, P, "h"> h;
     linear<at<P, "pooler">> pooler;
     float dropout_probability;  ///< dropout of embeddings

@@ -13,9 +13,9 @@
 /// is the token table (tied weights), which is stored by the policy of "embed"; the policy of "head" determines the
 /// type in which logits are computed and returned.
 ///
-/// The residual stream has the type of the embedding's result, the `output` of "embed", throughout: the sum of the
-/// stream and a layer's contribution is rounded once to that type, whatever the layer's own policy. ht::rule<"embed",
-/// ht::with_output<ht::amp_bf16, float>> makes the stream fp32, as PyTorch's autocast does.
+/// The residual stream has the type of the embedding's result throughout: the `stream` of the policy at "embed", its
+/// `output` without that role. The sum of the stream and a layer's contribution is rounded once to that type, whatever the
+/// layer's own policy. ht::with_stream<ht::amp_bf16, float> makes the stream fp32, as PyTorch's autocast does.
 #pragma once
 
 #include <halftone/autodiff/op/dropout.hpp>

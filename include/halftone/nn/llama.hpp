@@ -13,8 +13,8 @@
 ///
 /// Paths: "embed", "h.*.attn.norm", "h.*.attn.qkv", "h.*.attn.proj", "h.*.mlp.norm", "h.*.mlp.gate_up", "h.*.mlp.down",
 /// "norm", "head". The rows of "qkv" are the weights of transformers' q_proj, k_proj and v_proj, those of "gate_up" the
-/// weights of gate_proj and up_proj, in this order. The residual stream has the type that "embed" returns, as in
-/// nn/gpt.hpp.
+/// weights of gate_proj and up_proj, in this order. The residual stream has the type that "embed" returns, its
+/// `stream`, as in nn/gpt.hpp.
 #pragma once
 
 #include <halftone/autodiff/op/loss.hpp>

@@ -38,6 +38,21 @@ struct layer_norm {
     static decltype(auto) visit(auto&&, auto&& f) { return f(); }
 };
 
+/// A layer norm whose result is the residual stream, as in the blocks of a post-norm encoder: it has the policy's `stream`.
+template <class P>
+struct stream_layer_norm : layer_norm<P> {
+    static constexpr bool gives_stream = true;  // policy/ledger.hpp
+
+    using layer_norm<P>::layer_norm;
+
+    /// x: (…, width); the result has the same shape, in the policy's `stream`. Throws shape_error.
+    template <class Context, class X, int Rank>
+    auto operator()(Context&& ctx, const variable<X, Rank>& x) const {
+        using roles = stream_roles<P, op::layer_norm, Context, X>;
+        return halftone::layer_norm<roles>(ctx, x, this->gain, this->bias, this->epsilon);
+    }
+};
+
 /// Root mean square normalisation of rows, with a learnable gain (Zhang, Sennrich 2019); epsilon is 1e-6 unless given.
 template <class P>
 struct rms_norm {

@@ -44,6 +44,7 @@ struct sparse_embedding {
     using operation = op::sparse_embedding;
     using computes = op::embedding;
     static constexpr bool owns_parameters = true;
+    static constexpr bool gives_stream = true;  // policy/ledger.hpp
 
     parameter<storage_signature<P, operation>, 2> table;  // (vocabulary, width)
     std::optional<extent> padding_idx;
@@ -55,11 +56,11 @@ struct sparse_embedding {
         halftone::detail::padding_token(padding_idx, vocabulary);
     }
 
-    /// The rows of these ids: (batch, time, width), in the policy's `output`. Throws argument_error for an id outside
+    /// The rows of these ids: (batch, time, width), in the policy's `stream`. Throws argument_error for an id outside
     /// the table (on a CPU).
     template <class Context>
     auto operator()(Context&& ctx, const const_view<std::int32_t, 2>& ids) const {
-        return halftone::embedding<layer_roles<P, op::embedding, Context>>(ctx, ids, table, absent{}, {}, padding_idx);
+        return halftone::embedding<stream_roles<P, op::embedding, Context>>(ctx, ids, table, absent{}, {}, padding_idx);
     }
     static decltype(auto) visit(auto&&, auto&& f) { return f(); }
 };

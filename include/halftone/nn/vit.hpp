@@ -10,8 +10,8 @@
 /// Paths, and torchvision's below them: "embed" (class_token, encoder.pos_embedding), "embed.proj" (conv_proj),
 /// "h.*.attn.norm" (ln_1), "h.*.attn.qkv" and "h.*.attn.proj" (self_attention's in_proj and out_proj), "h.*.mlp.norm"
 /// (ln_2), "h.*.mlp.up" and "h.*.mlp.down" (mlp.0 and mlp.3), "norm" (encoder.ln), "head" (heads.head). The residual stream
-/// has the `output` of the policy at "embed"; ht::rule<"embed", ht::with_output<ht::amp_bf16, float>> makes it fp32, as
-/// PyTorch's autocast does.
+/// has the `stream` of the policy at "embed", its `output` without that role; ht::with_stream<ht::amp_bf16, float> makes it
+/// fp32, as PyTorch's autocast does.
 #pragma once
 
 #include <halftone/autodiff/op/dropout.hpp>
@@ -49,6 +49,7 @@ struct patch_embedding {
     using operation = op::group_norm;  // class token and positions are stored as a norm's gain: fp32 under a mixed policy
     using computes = op::embedding;
     static constexpr bool owns_parameters = true;
+    static constexpr bool gives_stream = true;  // policy/ledger.hpp
 
     conv2d<at<P, "proj">> proj;
     parameter<storage_signature<P, operation>, 3> class_token;  // (1, 1, hidden_dim)
@@ -61,10 +62,10 @@ struct patch_embedding {
           positions(s.add<P, operation>("positions", shape<3>{1, 1 + tokens(c), c.hidden_dim}, initial{.deviation = 0.02f})) {}
 
     /// x: (images, in_channels, image_size, image_size); the result is (images, 1 + patches, hidden_dim), in the policy's
-    /// `output`.
+    /// `stream`.
     template <class Context, class X>
     auto operator()(Context&& ctx, const variable<X, 4>& x) const {
-        using Y = typename layer_roles<P, computes, Context>::output;
+        using Y = typename stream_roles<P, computes, Context>::output;
         const auto patches = transpose(ctx, flatten(ctx, proj(ctx, x), axes<2, 3>), axes<1, 2>);
         const shape<3> one_each{x.shape()[0], 1, class_token.shape()[2]};
         const auto rows = cat(ctx, axes<1>, expand(ctx, as_variable(ctx, class_token), one_each), patches);

@@ -273,6 +273,12 @@ using accum_type = promote<storage_of<compute_type<P, Op, Inputs...>>, typename 
 template <class P>
 using layer_output = typename resolve<P>::output;
 
+/// The type of the residual stream under the policy at P: its `stream`, or its `output` where it has no such role. Layers
+/// called with a residual return the residual's type; this names the type for sums of a model's own:
+/// ht::add<ht::layer_stream<P>>(ctx, x, y).
+template <class P>
+using layer_stream = detail::stream_of<resolve<P>>;
+
 /// The type of a free operation's result in a region with policy P, or on a bare tape (P = as_given).
 template <class P, class Op, class... Inputs>
 using free_output =

@@ -64,6 +64,14 @@ concept wide_enough_storage =
     !eight_bit<typename P::param> && !eight_bit<typename P::output> && !eight_bit<typename P::accum> &&
     !eight_bit<typename P::accumulate> && !eight_bit<typename P::reduce> && !eight_bit<typename P::state>;
 
+/// The residual stream, where a policy states its type, has one in which activations can be stored and added up: more than
+/// eight bits, not only a format of operands, and double exactly where layers compute in double.
+template <class P>
+concept possible_stream =
+    !detail::states_stream<P> ||
+    (std::same_as<storage_of<detail::stream_of<P>>, detail::stream_of<P>> && !eight_bit<detail::stream_of<P>> &&
+     std::same_as<detail::stream_of<P>, double> == std::same_as<typename P::compute, double>);
+
 /// Activations and weights keep four significant bits, at least: with float8_e5m2's three, training does not converge
 /// as it should (Micikevicius et al. 2022, section 4).
 template <class P>
@@ -128,6 +136,11 @@ struct policy_check {
                   "halftone: this policy keeps numbers in a type that only products read, such as ht::tfloat32; only "
                   "the roles `compute` and `grad` can have it: take ht::with_output<P, float>, and float likewise for "
                   "`param`, `accum`, `accumulate`, `reduce` and `state`");
+    static_assert(
+        possible_stream<R>,
+        "halftone: the residual stream of this policy (role `stream`) has a type in which no layer adds to it: "
+        "eight bits, a type that only products read, such as ht::tfloat32, or a double where layers do not "
+        "compute in double; take ht::with_stream<P, float> or ht::bfloat16, and with ht::full_fp64 a double");
     static_assert(
         possible_masters<R>,
         "halftone: this policy splits its masters (ht::with_split_master) and has another `param` than float or "

@@ -20,6 +20,7 @@
 /// The type of a layer's input does not follow from the layer's own type. Here it is taken to be the result type of the
 /// layer before, in the order of `visit`. A layer with `static constexpr bool adds_to_stream = true` adds its result to
 /// the residual stream: its result has the type that arrived at the layer before it (or at itself, if it is the first).
+/// One with `gives_stream = true` begins the stream, or is it: its result has the policy's `stream`.
 /// If your model's data flow differs, use observe/ledger/ledger.hpp, which runs the model once and records what its
 /// operations were called with. Free operations (add, gelu, a loss) appear only there, except those that layers call between
 /// their products: the gelu of a perceptron that is not one operation, the gate of nn::gated_mlp, the rotation of
@@ -132,11 +133,16 @@ inline constexpr bool computes_by_rows<op::batch_norm> = true;
 template <>
 inline constexpr bool computes_by_rows<op::group_norm> = true;
 
+/// The type of a layer's result where nothing else says it.
+template <class L>
+using own_result = std::conditional_t<stream_giving<L>, stream_of<policy_within<typename L::policy, as_given>>,
+                                      typename policy_within<typename L::policy, as_given>::output>;
+
 /// The lines of a single operation.
 template <class L, class In, class Stream, class Op = typename computed_by<L>::type>
 struct of_operation {
     using types = layer_types<typename L::policy, Op>;
-    using out = std::remove_const_t<stream_or<Stream, typename types::output>>;
+    using out = std::remove_const_t<stream_or<Stream, own_result<L>>>;
     static constexpr auto lines() {
         using arrives = typename arrival<In, Op, typename types::output>::type;
         using P = typename L::policy;
@@ -197,6 +203,13 @@ struct in_order<In, types<Ls...>> : sequence<In, void, Ls...> {};
 /// Children that are no layers are left out.
 template <class L, class In, class Stream>
 struct of_layer : in_order<In, children_of<L>> {};
+
+/// Children whose results the layer itself combines into the residual stream.
+template <class L, class In, class Stream>
+    requires(stream_giving<L> && !std::is_same_v<children_of<L>, types<>>)
+struct of_layer<L, In, Stream> : in_order<In, children_of<L>> {
+    using out = own_result<L>;
+};
 
 template <class L, class In, class Stream>
     requires(layer<L> && !std::is_void_v<operation_of<L>> && std::is_same_v<children_of<L>, types<>>)

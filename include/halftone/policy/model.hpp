@@ -155,6 +155,13 @@ using operation_of = typename detail::operation<Layer>::type;
 
 namespace detail {
 
+/// A layer whose result is the residual stream, in the role `stream`, as it says with `static constexpr bool gives_stream =
+/// true`: an embedding, or the norm of a post-norm block.
+template <class L>
+concept stream_giving = requires {
+    requires L::gives_stream;
+};
+
 /// The operation that a layer computes, where its `operation` only says how its parameters are stored (for a tied
 /// parameter, say): `using computes = op::embedding;`.
 template <class L>

@@ -165,6 +165,13 @@ struct with_output : detail::policy_with_roles<P> {
     using output = T;
 };
 
+/// P with the residual stream, the sum x + f(x) that blocks pass on, in T (role `stream`); results of layers that are not
+/// added to it keep the role `output`. With float it is PyTorch's stream under autocast.
+template <class P, number T>
+struct with_stream : detail::policy_with_roles<P> {
+    using stream = T;
+};
+
 /// P with sums in T (role `accum`).
 template <class P, number T>
 struct with_accum : detail::policy_with_roles<P> {

@@ -24,6 +24,14 @@
 /// | `input_grad`  | the operands of dx = dy w, the gradient of the layer's input; attention's backward products |
 /// | `weight_grad` | the operands of dw = dyᵀ x, the gradient of its weights, or of ht::matmul's second factor |
 ///
+/// A third optional role types the residual stream, the sum x + f(x) that a model passes from block to block:
+///
+/// | `stream`      | the results of embeddings, with which the stream begins, and of the norms of a post-norm encoder |
+///
+/// A policy without it has its `output` there. A layer that is given a residual returns the residual's type, so that the
+/// policy at "embed" determines the stream of the whole model; there a stated `stream` has precedence over `output`, and
+/// the `stream` of policies at other layers is not read.
+///
 ///     struct mine : ht::amp_bf16 { using output = float; };      // inherits a preset, changes one role
 ///     static_assert(ht::precision_policy<mine>);
 #pragma once
@@ -196,14 +204,34 @@ struct stated_weight_grad<P> {
     using type = typename P::weight_grad;
 };
 
+/// A policy that has the optional role `stream`.
+template <class P>
+concept states_stream = requires {
+    typename P::stream;
+};
+template <class P>
+struct stream_type {
+    using type = typename P::output;
+};
+template <states_stream P>
+struct stream_type<P> {
+    static_assert(number<typename P::stream>,
+                  "halftone: the role `stream` of this policy, the type of the residual stream, is not a number type; "
+                  "leave it out for a stream of the type `output`, or give a type: ht::with_stream<P, float>");
+    using type = typename P::stream;
+};
+/// The type of the residual stream under P, a policy with roles: `stream`, or `output` where P does not have it.
+template <class P>
+using stream_of = typename stream_type<P>::type;
+
 template <class P>
 struct scaling {
     static_assert(check_roles<P>());
     // Gradients in eight bits have scales of their own, one a tensor, where operands are scaled (policy/scaling.hpp).
     static constexpr bool value =
         (narrow_range<typename P::grad> && !(eight_bit<typename P::grad> && eight_bit<typename P::compute>)) ||
-        narrow_range<typename P::output> || narrow_range<typename stated_input_grad<P>::type> ||
-        narrow_range<typename stated_weight_grad<P>::type>;
+        narrow_range<typename P::output> || narrow_range<stream_of<P>> ||
+        narrow_range<typename stated_input_grad<P>::type> || narrow_range<typename stated_weight_grad<P>::type>;
 };
 template <policy_marker P>
 struct scaling<P> {

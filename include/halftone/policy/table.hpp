@@ -45,6 +45,11 @@ namespace detail {
 template <class Op>
 inline constexpr bool has_weights = requires { Op::has_weights; };
 
+/// The type of a layer's result: its `output`, or its `stream` if it gives the residual stream.
+template <class L>
+using result_of_layer =
+    std::conditional_t<stream_giving<L>, layer_stream<typename L::policy>, layer_output<typename L::policy>>;
+
 template <class L>
 void append_row(std::vector<policy_row>& rows) {
     using policy = typename L::policy;
@@ -56,7 +61,7 @@ void append_row(std::vector<policy_row>& rows) {
         if constexpr (!policy_marker<resolve<policy>>) {
             row.in = number_traits<compute_type<policy, op>>::name;
             row.accumulate = number_traits<promote<float, accum_type<policy, op>>>::name;  // as kernels sum
-            row.out = number_traits<layer_output<policy>>::name;
+            row.out = number_traits<result_of_layer<L>>::name;
             if constexpr (has_weights<op>) {
                 using resolved = resolve<policy>;
                 row.input_grad = number_traits<input_grad_type<resolved, op>>::name;

@@ -71,6 +71,24 @@ struct layer_types {
 template <class P, class Op, class Context, class... Inputs>
 using layer_roles = detail::marked_roles<typename detail::layer_types<P, Op, Context, Inputs...>::type, P, Context>;
 
+namespace detail {
+
+template <class Roles, class Output>
+struct with_result;
+template <class Compute, class Old, class Grad, class Scaling, class InputGrad, class WeightGrad, class Output>
+struct with_result<roles<Compute, Old, Grad, Scaling, InputGrad, WeightGrad>, Output> {
+    using type = roles<Compute, Output, Grad, Scaling, InputGrad, WeightGrad>;
+};
+
+}  // namespace detail
+
+/// layer_roles of a layer whose result is the residual stream: the result has the policy's `stream` (policy/roles.hpp).
+template <class P, class Op, class Context, class... Inputs>
+using stream_roles =
+    detail::marked_roles<typename detail::with_result<typename detail::layer_types<P, Op, Context, Inputs...>::type,
+                                                      detail::stream_of<policy_within<P, policy_of<Context>>>>::type,
+                         P, Context>;
+
 /// The view with const elements.
 template <class T, int Rank>
 const_view<T, Rank> as_const(const view<T, Rank>& v) {

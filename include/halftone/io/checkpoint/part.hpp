@@ -130,12 +130,15 @@ checkpoint_part model_part(Model& model) {
     p.prepare = [&parameters](const nlohmann::json& saved, load_request& request) {
         if (!saved.contains("policy") || !saved.contains("amaxes"))
             fail<checkpoint_error>("checkpoint: the model's state has no policy, or no amaxes");
-        const std::string differs = stamp_difference(read_stamp(saved["policy"], "checkpoint: its policy"), stamp_of<Model>());
+        const policy_stamp there = read_stamp(saved["policy"], "checkpoint: its policy"), here = stamp_of<Model>();
+        const std::string differs = stamp_difference(there, here);
         if (!differs.empty() && !request.converts()) {
             fail<checkpoint_error>("checkpoint: it was saved under another policy: ", differs,
                                    "; load it under the same, or with .policy = ht::policy_change::convert");
         }
         if (!differs.empty()) request.notes.push_back("another policy: " + differs);
+        if (takes_output_as_stream(there, here))
+            request.notes.push_back("it was saved without the role `stream`, which is then its `output`");
         return prepare_amaxes(parameters.amaxes(), saved["amaxes"], request);
     };
     p.finish = [&parameters] { parameters.refresh(); };

@@ -45,6 +45,7 @@ role_types roles_of() {
                      {"masters", layout_of<r>() == master_layout::split ? "split" : "whole"}};
         if constexpr (requires { typename r::input_grad; }) t["input_grad"] = number_traits<typename r::input_grad>::name;
         if constexpr (requires { typename r::weight_grad; }) t["weight_grad"] = number_traits<typename r::weight_grad>::name;
+        if constexpr (states_stream<r>) t["stream"] = number_traits<stream_of<r>>::name;
         if constexpr (requires { r::scaling::rule; }) {
             constexpr scaling_rule s = r::scaling::rule;
             t["scaling"] = s.history == 0 ? "current" : "delayed over " + std::to_string(s.history) + " windows";
@@ -87,6 +88,29 @@ inline policy_stamp read_stamp(const nlohmann::json& j, const std::string& what)
     return stamp;
 }
 
+/// The type of a role in words, and whether it is told by another: a layer that states no `stream` has its `output` there.
+struct told_role {
+    std::string type = "not set";
+    bool is_output = false;
+
+    told_role(const role_types& roles, const std::string& role) {
+        const bool states = roles.count(role) != 0;
+        is_output = !states && role == "stream" && roles.count("output") != 0;
+        if (states || is_output) type = roles.at(is_output ? "output" : role);
+    }
+    std::string text() const { return type + (is_output ? " (its `output`)" : ""); }
+};
+
+/// Whether a layer states its `stream` here and not there, where it then is its `output`.
+inline bool takes_output_as_stream(const policy_stamp& there, const policy_stamp& here) {
+    for (const auto& [path, roles] : there) {
+        const auto found = here.find(path);
+        if (found != here.end() && found->second.count("stream") != 0 && told_role(roles, "stream").is_output)
+            return true;
+    }
+    return false;
+}
+
 /// The differences in words, role by role; empty if there are none.
 inline std::string stamp_difference(const policy_stamp& there, const policy_stamp& here) {
     std::map<std::string, name_list> by_difference;
@@ -100,12 +124,10 @@ inline std::string stamp_difference(const policy_stamp& there, const policy_stam
         role_types all = roles;
         all.insert(found->second.begin(), found->second.end());
         for (const auto& [role, type] : all) {
-            const auto in = [&role = role](const role_types& t) {
-                const auto at = t.find(role);
-                return at == t.end() ? std::string("not set") : at->second;
-            };
-            const std::string a = in(roles), b = in(found->second);
-            if (a != b) by_difference[role + " is " + a + " there, " + b + " here"].add(path.empty() ? "the model" : path);
+            const told_role a(roles, role), b(found->second, role);
+            if (a.type == b.type) continue;
+            by_difference[role + " is " + a.text() + " there, " + b.text() + " here"].add(path.empty() ? "the model"
+                                                                                                       : path);
         }
     }
     for (const auto& [path, roles] : here) {

@@ -72,17 +72,19 @@ namespace detail {
 
 template <class P>
 struct narrower_gradient {
-    using output = typename policy_within<P, as_given>::output;
+    using policy = policy_within<P, as_given>;
+    using output = typename policy::output;
+    using stream = stream_of<policy>;
     // An 8-bit gradient has a scale of its own.
-    using read = typename policy_within<P, as_given>::grad;
-    using grad = std::conditional_t<eight_bit<read>, output, read>;
-    using type = std::conditional_t<(number_traits<output>::max < number_traits<grad>::max), output, grad>;
+    using grad = std::conditional_t<eight_bit<typename policy::grad>, output, typename policy::grad>;
+    using stored = std::conditional_t<(number_traits<stream>::max < number_traits<output>::max), stream, output>;
+    using type = std::conditional_t<(number_traits<stored>::max < number_traits<grad>::max), stored, grad>;
 };
 
 }  // namespace detail
 
-/// The type with the smaller range among those that gradients pass through under the policy at P: as stored (role
-/// `output`) and as backward products read them (role `grad`).
+/// The type with the smaller range among those that gradients pass through under the policy at P: as stored (roles
+/// `output` and `stream`) and as backward products read them (role `grad`).
 template <class P>
 using narrowest_gradient = typename detail::narrower_gradient<P>::type;
 
