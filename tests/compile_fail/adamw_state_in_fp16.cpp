@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// expect: halftone: adamw: the squares of gradients underflow in fp16 (role `state`)
+// expect: halftone: adamw: the squares of gradients underflow in fp16, or a type of as short a range (role `state`)
 #include <halftone/optim/adamw.hpp>
 #include <halftone/optim/clip.hpp>
 #include <halftone/scale/grad_scaler.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// expect: halftone: step: this model passes gradients through fp16, where they underflow, and these were not unscaled by a scaler
+// expect: halftone: step: this model passes gradients through fp16, or a type of as short a range, where they underflow, and these were not unscaled by a scaler
 #include <halftone/optim/adamw.hpp>
 #include <halftone/optim/clip.hpp>
 #include <halftone/scale/grad_scaler.hpp>

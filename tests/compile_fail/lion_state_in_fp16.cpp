@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// expect: halftone: lion: a mean of gradients overflows and underflows in fp16 (role `state`)
+// expect: halftone: lion: a mean of gradients overflows and underflows in fp16, or a type of as short a range (role `state`)
 #include <halftone/optim/lion.hpp>
 
 #include "../optim/small_model.hpp"

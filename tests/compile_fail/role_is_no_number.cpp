@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// expect: halftone: this policy lacks the role `compute`, the number type of the operands of products
+// expect: halftone: this type has no traits and is thus no number type
 #include <halftone/policy/recipe.hpp>
 
 namespace ht = halftone;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// expect: halftone: sgd: momentum adds up gradients and overflows in fp16 (role `state`)
+// expect: halftone: sgd: momentum adds up gradients and overflows in fp16, or a type of as short a range (role `state`)
 #include <halftone/optim/sgd.hpp>
 
 #include "../optim/small_model.hpp"

@@ -35,7 +35,7 @@ int differences(__nv_fp8_interpretation_t format) {
         for (const float near : {static_cast<float>(ht::float16::from_bits(static_cast<std::uint16_t>(h))),
                                  static_cast<float>(ht::bfloat16::from_bits(static_cast<std::uint16_t>(h)))}) {
             for (const std::uint32_t ulp : {0u, 1u, ~0u}) {
-                const auto x = ht::detail::bit_cast<float>(ht::detail::bit_cast<std::uint32_t>(near) + ulp);
+                const auto x = ht::bit_cast<float>(ht::bit_cast<std::uint32_t>(near) + ulp);
                 const auto theirs = T::from_bits(__nv_cvt_float_to_fp8(x, __NV_NOSAT, format));
                 const auto stopped = T::from_bits(__nv_cvt_float_to_fp8(x, __NV_SATFINITE, format));
                 if (ht::is_nan(x)) {
@@ -53,7 +53,7 @@ int differences(__nv_fp8_interpretation_t format) {
         const auto ours = T::from_bits(static_cast<std::uint8_t>(code));
         const __half theirs(__nv_cvt_fp8_to_halfraw(ours.bits(), format));
         const float x = ours, y = __half2float(theirs);
-        count += ht::detail::bit_cast<std::uint32_t>(x) == ht::detail::bit_cast<std::uint32_t>(y) ||
+        count += ht::bit_cast<std::uint32_t>(x) == ht::bit_cast<std::uint32_t>(y) ||
                          (ht::is_nan(x) && ht::is_nan(y))
                      ? 0
                      : 1;

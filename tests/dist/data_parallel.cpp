@@ -60,7 +60,7 @@ std::vector<numbers> sums_of(int ranks, const Gradient& gradient, const ht::data
 
 bool same_bits(const numbers& a, const numbers& b) {
     return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](float x, float y) {
-        return ht::detail::bit_cast<std::uint32_t>(x) == ht::detail::bit_cast<std::uint32_t>(y);
+        return ht::bit_cast<std::uint32_t>(x) == ht::bit_cast<std::uint32_t>(y);
     });
 }
 

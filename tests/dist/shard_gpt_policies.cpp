@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// A GPT whose parameters are divided among ranks, under other policies: fp16 whose first steps overflow, fp32, fp8 with
-/// delayed scaling, gradients that travel in bf16, split masters: all but the first with --full.
+/// delayed scaling, gradients that travel in bf16, split masters, a number type of a user's own: all but the first with --full.
 #include "dist/shard_gpt.hpp"
+#include "support/own_numbers.hpp"
 
 namespace dist_shard_gpt_policies_tests {
 
@@ -23,7 +24,7 @@ TEST_CASE("shard: fp16 whose first steps overflow") {
 using delayed_fp8 = ht::with_scaling<ht::fp8_hybrid, ht::delayed_scaling<4>>;
 
 TEST_CASE_TEMPLATE("shard: ZeRO 0 to 3 under other policies", P, ht::full_fp32, ht::fp8_hybrid, delayed_fp8,
-                   ht::with_reduce<ht::with_split_master<ht::amp_bf16>, ht::bfloat16>) {
+                   ht::with_reduce<ht::with_split_master<ht::amp_bf16>, ht::bfloat16>, support::pure_e6m9) {
     for (const int ranks : {2, 3, 4}) {
         for (const int micro_batches : {1, 4}) {
             check_strategies<P>(ranks, {.micro_batches = micro_batches, .clip = 0.5f});

@@ -23,9 +23,9 @@ inline sum_format format_of(const matrix_unit& unit, int architecture) {
 /// Rounds toward zero, to a float with this number of fraction bits.
 inline float truncated(double x, int fraction_bits) {
     const auto near = static_cast<float>(x);
-    auto bits = detail::bit_cast<word>(near);
+    auto bits = bit_cast<word>(near);
     if (std::fabs(static_cast<double>(near)) > std::fabs(x)) --bits;
-    return detail::bit_cast<float>(bits & ~((word{1} << (23 - fraction_bits)) - 1));
+    return bit_cast<float>(bits & ~((word{1} << (23 - fraction_bits)) - 1));
 }
 
 /// An element of a matrix, and the exponent that the unit uses for it.
@@ -34,7 +34,7 @@ struct multiplied {
     int exponent = 0;
 };
 inline int exponent_of(float x, int least) {
-    return std::max(static_cast<int>(detail::bit_cast<word>(x) >> 23 & 0xff) - 127, least);
+    return std::max(static_cast<int>(bit_cast<word>(x) >> 23 & 0xff) - 127, least);
 }
 
 /// sum + ab, for n of k.

@@ -105,7 +105,7 @@ class thread_handle {
         return result;
     }
     /// PTX does not define the lower bits: here they are set to values that would change a product.
-    word round_tf32(word bits) const { return tfloat32(detail::bit_cast<float>(bits)).bits() | 0x1555; }
+    word round_tf32(word bits) const { return tfloat32(bit_cast<float>(bits)).bits() | 0x1555; }
 
     static constexpr bool has_wgmma = true;  // a machine without them reports their use
     int warpgroup() const { return thread() / 128; }

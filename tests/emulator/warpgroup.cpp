@@ -127,7 +127,7 @@ void thread_access::wgmma(vec<float, 4>* sums, int blocks, const matrix_unit& un
                         for (int i = 0; i < 4; ++i) {
                             const int row = lane / 4 + 8 * (i / 2), column = 8 * j + lane % 4 * 2 + i % 2;
                             added_to->values[static_cast<std::size_t>(8 * blocks * row + column)] = own[j][i];
-                            own[j][i] = detail::bit_cast<float>(accumulator::untouched);
+                            own[j][i] = bit_cast<float>(accumulator::untouched);
                         }
                     }
                 }
@@ -149,7 +149,7 @@ void machine_state::expect_untouched(const block_state& b, int warp, const accum
     for (int lane = 0; lane < 32; ++lane) {
         for (int j = 0; j < sums.blocks; ++j) {
             for (int i = 0; i < 4; ++i) {
-                if (detail::bit_cast<word>(sums.of[lane][j][i]) == accumulator::untouched) continue;
+                if (bit_cast<word>(sums.of[lane][j][i]) == accumulator::untouched) continue;
                 fail(b, "thread ", 32 * warp + lane,
                      " changed sums while a product was under way that adds to them: ", name(id));
             }

@@ -95,7 +95,7 @@ void many(Device& device) {
     std::uint32_t bits = 1;
     for (float& value : values) {
         bits = bits * 1664525u + 1013904223u;
-        value = bits >> 28 == 0 ? 0.0f : halftone::detail::bit_cast<float>(bits);
+        value = bits >> 28 == 0 ? 0.0f : halftone::bit_cast<float>(bits);
     }
     const ht::const_view<float, 1> all = view_of(values), from_one_on(all.data() + 1, {all.size() - 1});
     const std::vector<float> rest(values.begin() + 1, values.end());

@@ -27,7 +27,7 @@
 #include <halftone/kernel/common/fp64/cpu.hpp>
 #include <halftone/kernel/common/rows/rows.hpp>
 #include <halftone/kernel/convert/cpu.hpp>
-#include <halftone/number/float8.hpp>
+#include <halftone/policy/promotion.hpp>
 #include <halftone/tensor/view.hpp>
 
 #define HALFTONE_BODY <halftone/dist/add_ranks.simd.hpp>
@@ -85,11 +85,9 @@ struct add_ranks {
     }
 };
 
-/// Whether the CPU's vectors hold numbers of these types.
+/// Whether the CPU's vectors, which are of floats, hold numbers of these types.
 template <class... T>
-inline constexpr bool are_in_vectors = ((std::is_same_v<T, float> || std::is_same_v<T, float16> ||
-                                         std::is_same_v<T, bfloat16> || std::is_same_v<T, float8_e4m3> ||
-                                         std::is_same_v<T, float8_e5m2>)&&...);
+inline constexpr bool are_in_vectors = (contains<float, T> && ...);
 
 /// Rounds `from` to `to`, which may be longer: the rest is zero.
 template <class Device, class From, class To>

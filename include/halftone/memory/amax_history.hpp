@@ -114,10 +114,6 @@ class amax_histories {
   private:
     /// None before commit().
     std::vector<amax_record> read_records() const;
-    template <class To, class From>
-    static To bit_cast(const From& x) {
-        return detail::bit_cast<To>(x);
-    }
     /// The place of window w in the history; window 0 is the earliest.
     static std::size_t place(const amax_record& r, int w) {
         return static_cast<std::size_t>(r.first + (r.next + w) % r.rule.history);

@@ -71,7 +71,7 @@ class bfloat16 : detail::narrow_arithmetic<bfloat16> {
 
     /// Rounds to nearest even.
     HALFTONE_HD constexpr explicit bfloat16(float x)
-        : bits_{detail::bfloat16_from_float(detail::bit_cast<std::uint32_t>(x))} {}
+        : bits_{detail::bfloat16_from_float(bit_cast<std::uint32_t>(x))} {}
 
     /// Rounds once, also from types wider than float (no double rounding by way of float).
     template <detail::device_arithmetic Arithmetic>
@@ -83,7 +83,7 @@ class bfloat16 : detail::narrow_arithmetic<bfloat16> {
     HALFTONE_INLINE constexpr explicit bfloat16(LongDouble x)
         : bits_{detail::bfloat16_from_float(detail::float_bits_odd(x))} {}
 
-    HALFTONE_HD constexpr operator float() const { return detail::bit_cast<float>(detail::float_from_bfloat16(bits_)); }
+    HALFTONE_HD constexpr operator float() const { return bit_cast<float>(detail::float_from_bfloat16(bits_)); }
 
     /// The encoding: sign, 8 bits of exponent, 7 of fraction.
     HALFTONE_HD constexpr std::uint16_t bits() const { return bits_; }
@@ -104,6 +104,7 @@ class bfloat16 : detail::narrow_arithmetic<bfloat16> {
 template <>
 struct number_traits<bfloat16> : ieee_format<8, -125, 128> {
     static constexpr const char* name = "bfloat16";
+    static constexpr bool of_library = true;
 };
 
 }  // namespace HALFTONE_ABI

@@ -14,6 +14,14 @@
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
+
+/// std::bit_cast, also for GPU code, as the conversions of a number type of your own need it. The argument is passed by
+/// reference: a float passed by value may be assumed finite by a compiler under -ffinite-math-only.
+template <class To, class From>
+HALFTONE_HD HALFTONE_INLINE constexpr To bit_cast(const From& from) {
+    return __builtin_bit_cast(To, from);
+}
+
 namespace detail {
 
 /// The unsigned integer of 1, 2, 4 or 8 bytes.
@@ -21,13 +29,6 @@ template <std::size_t Bytes>
 using unsigned_of_size = std::conditional_t<
     Bytes == 1, std::uint8_t,
     std::conditional_t<Bytes == 2, std::uint16_t, std::conditional_t<Bytes == 4, std::uint32_t, std::uint64_t>>>;
-
-/// std::bit_cast, also for GPU code. The argument is passed by reference: a float passed by value may be assumed finite
-/// by a compiler under -ffinite-math-only.
-template <class To, class From>
-HALFTONE_HD HALFTONE_INLINE constexpr To bit_cast(const From& from) {
-    return __builtin_bit_cast(To, from);
-}
 
 /// The arithmetic types that GPU code has: all but long double.
 template <class T>

@@ -20,7 +20,7 @@ inline namespace HALFTONE_ABI {
 /// A number encoded by IEEE 754's rules: infinity has all exponent bits set and a zero fraction; a larger pattern is a
 /// NaN.
 template <class T>
-concept ieee_number = number<T> && number_traits<T>::ieee_encoding;
+concept ieee_number = number<T> && !own_number<T> && number_traits<T>::ieee_encoding;
 
 namespace detail {
 
@@ -56,6 +56,23 @@ HALFTONE_HD HALFTONE_INLINE constexpr bool is_inf(const T& x) {
 template <ieee_number T>
 HALFTONE_HD HALFTONE_INLINE constexpr bool is_nan(const T& x) {
     return detail::magnitude_bits<T>::of(x) > detail::magnitude_bits<T>::infinity;
+}
+
+/// The same for a user's own type, whose numbers are what their conversion to float says. The float's bits are compared, so
+/// that -ffast-math cannot assume infinities and NaNs away.
+template <own_number T>
+HALFTONE_HD HALFTONE_INLINE constexpr bool is_finite(const T& x) {
+    return is_finite(static_cast<float>(x));
+}
+/// The same for a user's own type.
+template <own_number T>
+HALFTONE_HD HALFTONE_INLINE constexpr bool is_inf(const T& x) {
+    return is_inf(static_cast<float>(x));
+}
+/// The same for a user's own type.
+template <own_number T>
+HALFTONE_HD HALFTONE_INLINE constexpr bool is_nan(const T& x) {
+    return is_nan(static_cast<float>(x));
 }
 
 }  // namespace HALFTONE_ABI

@@ -94,7 +94,7 @@ class float16 : detail::narrow_arithmetic<float16> {
 
     /// Rounds to nearest even.
     HALFTONE_HD constexpr explicit float16(float x)
-        : bits_{detail::float16_from_float(detail::bit_cast<std::uint32_t>(x))} {}
+        : bits_{detail::float16_from_float(bit_cast<std::uint32_t>(x))} {}
 
     /// Rounds once, also from types wider than float (no double rounding by way of float).
     template <detail::device_arithmetic Arithmetic>
@@ -106,7 +106,7 @@ class float16 : detail::narrow_arithmetic<float16> {
     HALFTONE_INLINE constexpr explicit float16(LongDouble x)
         : bits_{detail::float16_from_float(detail::float_bits_odd(x))} {}
 
-    HALFTONE_HD constexpr operator float() const { return detail::bit_cast<float>(detail::float_from_float16(bits_)); }
+    HALFTONE_HD constexpr operator float() const { return bit_cast<float>(detail::float_from_float16(bits_)); }
 
     /// The encoding: sign, 5 bits of exponent, 10 of fraction.
     HALFTONE_HD constexpr std::uint16_t bits() const { return bits_; }
@@ -127,6 +127,7 @@ class float16 : detail::narrow_arithmetic<float16> {
 template <>
 struct number_traits<float16> : ieee_format<11, -13, 16> {
     static constexpr const char* name = "float16";
+    static constexpr bool of_library = true;
 };
 
 }  // namespace HALFTONE_ABI

@@ -46,13 +46,16 @@ class float8_e5m2;
 template <>
 struct number_traits<float8_e4m3> : ieee_format<4, -5, 9> {
     static constexpr const char* name = "float8_e4m3";
+    static constexpr bool of_library = true;
     static constexpr bool ieee_encoding = false;  // the pattern that IEEE 754 gives to infinity is 256, that of 480 is NaN
+    static constexpr bool has_infinity = false;
     static constexpr double max = 448;
 };
 
 template <>
 struct number_traits<float8_e5m2> : ieee_format<3, -13, 16> {
     static constexpr const char* name = "float8_e5m2";
+    static constexpr bool of_library = true;
 };
 
 namespace detail {
@@ -188,7 +191,7 @@ class float8_e4m3 : public detail::float8<float8_e4m3> {
     float8_e4m3() = default;
 
     /// Rounds to nearest even; NaN above 464.
-    HALFTONE_HD constexpr explicit float8_e4m3(float x) : float8{detail::bit_cast<std::uint32_t>(x)} {}
+    HALFTONE_HD constexpr explicit float8_e4m3(float x) : float8{bit_cast<std::uint32_t>(x)} {}
 
     /// Rounds once, also from types wider than float.
     template <detail::device_arithmetic Arithmetic>
@@ -206,7 +209,7 @@ class float8_e5m2 : public detail::float8<float8_e5m2> {
     float8_e5m2() = default;
 
     /// Rounds to nearest even; infinity from 61440 on.
-    HALFTONE_HD constexpr explicit float8_e5m2(float x) : float8{detail::bit_cast<std::uint32_t>(x)} {}
+    HALFTONE_HD constexpr explicit float8_e5m2(float x) : float8{bit_cast<std::uint32_t>(x)} {}
 
     /// Rounds once, also from types wider than float.
     template <detail::device_arithmetic Arithmetic>

@@ -44,7 +44,7 @@ struct float_halves {
 
 /// The halves of x: its nearest bfloat16, ties away from zero, and its lower 16 bits.
 HALFTONE_HD HALFTONE_INLINE constexpr float_halves halves_of(float x) {
-    const std::uint32_t bits = detail::bit_cast<std::uint32_t>(x);
+    const std::uint32_t bits = bit_cast<std::uint32_t>(x);
     const bool nan = (bits & 0x7fffffff) > 0x7f800000;
     // A NaN's remainder is zero: a nonzero one could carry into the sign in join().
     return {round_to<bfloat16, rounding::nearest_away>(x),
@@ -54,7 +54,7 @@ HALFTONE_HD HALFTONE_INLINE constexpr float_halves halves_of(float x) {
 /// The float whose halves these are. A remainder of half a step or more means that its bfloat16 was rounded up.
 HALFTONE_HD HALFTONE_INLINE constexpr float join(const float_halves& h) {
     const std::uint32_t high = h.nearest.bits(), low = h.rest.bits();
-    return detail::bit_cast<float>((high << 16) + low - ((low & 0x8000) << 1));
+    return bit_cast<float>((high << 16) + low - ((low & 0x8000) << 1));
 }
 
 }  // namespace HALFTONE_ABI

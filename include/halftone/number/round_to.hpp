@@ -18,6 +18,7 @@
 ///     ht::bfloat16 w = ht::round_stochastic<ht::bfloat16>(master, ht::random_bits(seed, step, tensor, index));
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 
 #include <halftone/config.hpp>
@@ -29,6 +30,10 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 
 namespace detail {
+
+/// Whether T's numbers are where to_grid puts them.
+template <class T>
+concept rounds_to_grid = number_traits<T>::ieee_spacing;
 
 /// The number that is added before the bits that do not fit T are dropped; `mask` has all of these bits set.
 template <rounding Mode, class Word>
@@ -67,6 +72,13 @@ HALFTONE_HD HALFTONE_INLINE constexpr std::uint32_t to_grid(std::uint32_t magnit
 
 }  // namespace detail
 
+/// Whether round_stochastic<T> works: T's numbers have the spacing of a binary format, or T has a function
+/// `static T round_stochastic(float x, std::uint32_t random)`.
+template <class T>
+concept rounds_stochastically = number<T> &&(detail::rounds_to_grid<T> || requires(float x, std::uint32_t random) {
+    { T::round_stochastic(x, random) } -> std::same_as<T>;
+});
+
 /// `x` rounded to `T` in the given mode. Only rounding::stochastic reads `random`: 32 uniform bits, independent from
 /// call
 /// to call. It uses the low `24 - significand_bits` of them (16 for bfloat16, 13 for float16), more where the result is
@@ -75,19 +87,27 @@ HALFTONE_HD HALFTONE_INLINE constexpr std::uint32_t to_grid(std::uint32_t magnit
 /// takes the place of the next power of two, and is the result from there on whatever `random` is.
 template <number T, rounding Mode>
 HALFTONE_HD HALFTONE_INLINE constexpr T round_to(float x, std::uint32_t random) {
-    if constexpr (Mode == rounding::nearest_even || number_traits<T>::significand_bits >= 24) {
+    if constexpr (Mode == rounding::nearest_even) {
+        return T(x);
+    } else if constexpr (!detail::rounds_to_grid<T>) {
+        static_assert(Mode == rounding::stochastic && rounds_stochastically<T>,
+                      "halftone: round_to: this number type's traits say ieee_spacing = false, so that the library does not "
+                      "know its neighbouring numbers: round to nearest, or, for stochastic rounding, give the type a function "
+                      "static T round_stochastic(float x, std::uint32_t random)");
+        return T::round_stochastic(x, random);
+    } else if constexpr (number_traits<T>::significand_bits >= 24) {
         return T(x);
     } else {
-        const std::uint32_t bits = detail::bit_cast<std::uint32_t>(x);
+        const std::uint32_t bits = bit_cast<std::uint32_t>(x);
         const std::uint32_t magnitude = bits & 0x7fffffff;
         if (magnitude >= 0x7f800000) return T(x);
         std::uint32_t result = detail::to_grid<T, Mode>(magnitude, random);
         if constexpr (Mode == rounding::toward_zero) {
             constexpr std::uint32_t largest =
-                detail::bit_cast<std::uint32_t>(static_cast<float>(number_traits<T>::max));
+                bit_cast<std::uint32_t>(static_cast<float>(number_traits<T>::max));
             result = result < largest ? result : largest;
         }
-        return T(detail::bit_cast<float>((bits & 0x80000000) | result));
+        return T(bit_cast<float>((bits & 0x80000000) | result));
     }
 }
 

@@ -36,7 +36,7 @@ HALFTONE_HD HALFTONE_INLINE constexpr std::uint32_t clamp_bits(std::uint32_t bit
 /// `x`, or T's largest number with x's sign where x is larger or infinite. A NaN stays a NaN.
 template <number T>
 HALFTONE_HD HALFTONE_INLINE constexpr float clamp_to(float x) {
-    return detail::bit_cast<float>(detail::clamp_bits<T>(detail::bit_cast<std::uint32_t>(x)));
+    return bit_cast<float>(detail::clamp_bits<T>(bit_cast<std::uint32_t>(x)));
 }
 
 /// `x` rounded once to `T`, to nearest even; T's largest number with x's sign where x is larger or infinite. A NaN
@@ -47,7 +47,7 @@ HALFTONE_HD HALFTONE_INLINE constexpr T saturate(Arithmetic x) {
     if constexpr (requires { T::saturated_from_float(bits); }) {
         return T::saturated_from_float(bits);
     } else {
-        return T(detail::bit_cast<float>(detail::clamp_bits<T>(bits)));
+        return T(bit_cast<float>(detail::clamp_bits<T>(bits)));
     }
 }
 

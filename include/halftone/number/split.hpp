@@ -63,7 +63,7 @@ class split : detail::narrow_arithmetic<split<T, N>> {
     /// Uninitialised like a float's; `split{}` is zero.
     split() = default;
     HALFTONE_HD constexpr explicit split(float x) {
-        const std::uint32_t bits = detail::bit_cast<std::uint32_t>(x), sign = bits & 0x80000000,
+        const std::uint32_t bits = bit_cast<std::uint32_t>(x), sign = bits & 0x80000000,
                             magnitude = bits ^ sign;
         const bool finite = magnitude < 0x7f800000, beyond = finite && magnitude >= largest_bits + 0x8000;
         std::uint32_t first = nearest(bits);
@@ -72,7 +72,7 @@ class split : detail::narrow_arithmetic<split<T, N>> {
         pieces_[0] = upper_half(first);
         float rest = finite ? x - static_cast<float>(pieces_[0]) : 0.0f;
         for (int i = 1; i < N; ++i) {
-            pieces_[i] = upper_half(nearest(detail::bit_cast<std::uint32_t>(rest)));
+            pieces_[i] = upper_half(nearest(bit_cast<std::uint32_t>(rest)));
             rest -= static_cast<float>(pieces_[i]);
         }
         // Two pieces whose sum is 2^128 would not be a float: the second piece is made smaller.
@@ -113,6 +113,7 @@ class split : detail::narrow_arithmetic<split<T, N>> {
 template <int N>
 struct number_traits<split<bfloat16, N>> : ieee_format<N == 2 ? 17 : 24, -125, 128> {
     static constexpr const char* name = N == 2 ? "split<bfloat16, 2>" : "split<bfloat16, 3>";
+    static constexpr bool of_library = true;
     using storage = float;
     static constexpr bool ieee_encoding = false;
     static constexpr double max =

@@ -58,7 +58,7 @@ class tfloat32 : detail::narrow_arithmetic<tfloat32> {
     /// Uninitialised like a float's default constructor; `tfloat32{}` is zero.
     tfloat32() = default;
     HALFTONE_HD constexpr explicit tfloat32(float x)
-        : bits_{detail::tfloat32_from_float(detail::bit_cast<std::uint32_t>(x))} {}
+        : bits_{detail::tfloat32_from_float(bit_cast<std::uint32_t>(x))} {}
     /// Rounds once, also from types wider than float (no double rounding by way of float).
     template <detail::device_arithmetic Arithmetic>
     HALFTONE_HD HALFTONE_INLINE constexpr explicit tfloat32(Arithmetic x)
@@ -67,7 +67,7 @@ class tfloat32 : detail::narrow_arithmetic<tfloat32> {
     HALFTONE_INLINE constexpr explicit tfloat32(LongDouble x)
         : bits_{detail::tfloat32_from_float(detail::float_bits_odd(x))} {}
 
-    HALFTONE_HD constexpr operator float() const { return detail::bit_cast<float>(bits_); }
+    HALFTONE_HD constexpr operator float() const { return bit_cast<float>(bits_); }
 
     /// The bits of the float; the lower 13 are zero.
     HALFTONE_HD constexpr std::uint32_t bits() const { return bits_; }
@@ -87,6 +87,7 @@ class tfloat32 : detail::narrow_arithmetic<tfloat32> {
 template <>
 struct number_traits<tfloat32> : ieee_format<11, -125, 128> {
     static constexpr const char* name = "tfloat32";
+    static constexpr bool of_library = true;
     using storage = float;
 };
 

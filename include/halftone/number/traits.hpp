@@ -4,12 +4,16 @@
 ///
 ///     static_assert(ht::unit_roundoff<ht::bfloat16> == 1.0 / 256);
 ///
-/// A number type of your own needs traits, an implicit conversion to float and an explicit constructor from float:
+/// A number type of your own has traits, is trivially copyable, of one, two or four bytes, converts to float implicitly
+/// and exactly, and has an explicit constructor from float that rounds to nearest:
 ///
 ///     template <>
-///     struct halftone::number_traits<my_float24> : halftone::ieee_format<17, -61, 64> {
-///         static constexpr const char* name = "my_float24";
+///     struct halftone::number_traits<my_float16> : halftone::ieee_format<10, -29, 32> {
+///         static constexpr const char* name = "my_float16";
 ///     };
+///
+/// It may then be a role of a policy, and an operand of every kernel. number/check_number_type.hpp tests whether a type
+/// keeps what its traits say.
 #pragma once
 
 #include <type_traits>
@@ -20,19 +24,26 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// Traits of a number type. Specialise it for your own, preferably by inheriting from `ieee_format`.
+/// Traits of a number type. Specialise it for your own by inheriting from `ieee_format` or `fixed_format`, and change what
+/// differs. A number x whose magnitude is at most `max` is rounded with an error of at most
+/// unit_roundoff |x| + min_subnormal / 2.
 template <class T>
 struct number_traits;
 
 /// The traits, except the name, of a binary format with one sign bit, subnormal numbers, infinities and NaNs, encoded
-/// as
-/// IEEE 754 encodes its interchange formats. Exponents are counted as std::numeric_limits counts them.
+/// as IEEE 754 encodes its interchange formats. Exponents are counted as std::numeric_limits counts them.
 template <int SignificandBits, int MinExponent, int MaxExponent>
 struct ieee_format {
     static constexpr int significand_bits = SignificandBits;  ///< the implicit leading bit included
     static constexpr int min_exponent = MinExponent;          ///< the least normal number is 2^(min_exponent - 1)
     static constexpr int max_exponent = MaxExponent;          ///< all finite numbers are below 2^max_exponent
     static constexpr bool ieee_encoding = true;
+    /// Whether the numbers are all multiples of min_subnormal with that many significant bits, up to `max`. A format
+    /// whose numbers lie elsewhere, such as a logarithmic one, says false; the three fields above then describe the least
+    /// such format that has all of its numbers.
+    static constexpr bool ieee_spacing = true;
+    static constexpr bool has_infinity = true;  ///< a number beyond the largest becomes infinity
+    static constexpr bool has_nan = true;       ///< without infinity it becomes NaN; without both, the largest number
     /// The bound on the relative error of rounding to nearest, for normal numbers.
     static constexpr double unit_roundoff = detail::power_of_two(-SignificandBits);
     static constexpr double max =
@@ -41,25 +52,48 @@ struct ieee_format {
     static constexpr double min_subnormal = detail::power_of_two(MinExponent - SignificandBits);
 };
 
+/// The traits, except the name, of a fixed-point format: multiples of 2^-FractionBits below 2^IntegerBits in magnitude,
+/// without infinities and NaNs. Numbers beyond the largest become the largest.
+template <int IntegerBits, int FractionBits>
+struct fixed_format : ieee_format<IntegerBits + FractionBits, IntegerBits, IntegerBits> {
+    static constexpr bool ieee_encoding = false;
+    static constexpr bool has_infinity = false;
+    static constexpr bool has_nan = false;
+    static constexpr double unit_roundoff = 0;
+};
+
 template <>
 struct number_traits<double> : ieee_format<53, -1021, 1024> {
     static constexpr const char* name = "double";
+    static constexpr bool of_library = true;
 };
 
 template <>
 struct number_traits<float> : ieee_format<24, -125, 128> {
     static constexpr const char* name = "float";
+    static constexpr bool of_library = true;
 };
 
-/// A type with number_traits.
+namespace detail {
+
 template <class T>
-concept number = std::is_trivially_copyable_v<T> && requires {
+concept has_traits = requires {
     number_traits<T>::name;
     number_traits<T>::significand_bits;
     number_traits<T>::unit_roundoff;
 };
 
+}  // namespace detail
+
+/// A type with number_traits.
+template <class T>
+concept number = std::is_trivially_copyable_v<T> && detail::has_traits<T>;
+
 namespace detail {
+
+/// Number types of the library: those that kernels convert by instructions of their own.
+template <class T>
+inline constexpr bool of_library = requires { number_traits<T>::of_library; };
 
 template <class T>
 struct storage_type {
@@ -79,6 +113,10 @@ struct storage_type<T> {
 template <number T>
 using storage_of = typename detail::storage_type<T>::type;
 
+/// A number type of a user's own: one that is not the library's.
+template <class T>
+concept own_number = number<T> && !detail::of_library<T>;
+
 /// A number of two bytes, such as matrix units take.
 template <class T>
 concept sixteen_bit = number<T> && sizeof(T) == 2;
@@ -86,6 +124,32 @@ concept sixteen_bit = number<T> && sizeof(T) == 2;
 /// A number of one byte.
 template <class T>
 concept eight_bit = number<T> && sizeof(T) == 1;
+
+/// True, or a compile-time error that says why T is no number type.
+template <class T>
+consteval bool check_number() {
+    static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_default_constructible_v<T>,
+                  "halftone: a number type is copied byte by byte, and left as it is in new memory: this one is not "
+                  "trivially copyable, or not trivially default constructible; leave its copies, its destructor and its "
+                  "default constructor to the compiler (= default)");
+    static_assert(detail::has_traits<T>,
+                  "halftone: this type has no traits and is thus no number type: take float, double or one of the "
+                  "library's, or, for a type of your own, specialise ht::number_traits, as number/traits.hpp shows");
+    if constexpr (own_number<T>) {
+        static_assert(sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4,
+                      "halftone: a number type of your own has one, two or four bytes");
+        static_assert(std::is_convertible_v<T, float> && std::is_constructible_v<T, float> &&
+                          !std::is_convertible_v<float, T>,
+                      "halftone: a number type of your own converts to float implicitly, and has an explicit constructor "
+                      "from float: operator float() const, and explicit my_number(float)");
+        static_assert(number_traits<T>::significand_bits <= number_traits<float>::significand_bits &&
+                          number_traits<T>::max_exponent <= number_traits<float>::max_exponent &&
+                          number_traits<T>::min_exponent >= number_traits<float>::min_exponent,
+                      "halftone: kernels compute with numbers of your own type in float, which does not hold all of this "
+                      "one's: its traits state more significand_bits than 24, or a range beyond float's");
+    }
+    return true;
+}
 
 /// Half the distance from 1 to the next larger number: u in every error bound. See number_traits.
 template <number T>

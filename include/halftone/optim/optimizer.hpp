@@ -569,9 +569,8 @@ consteval bool check_step() {
         using source = typename G::device_type;
         static_assert(
             !model_needs_scaling<Model> || !std::is_void_v<source>,
-            "halftone: step: this model passes gradients through fp16, where they underflow, and these were not "
-            "unscaled "
-            "by a scaler: declare ht::accumulator acc{model}, scale the loss, and take scaler.unscale(acc.take())");
+            "halftone: step: this model passes gradients through fp16, or a type of as short a range, where they "
+            "underflow, and these were not unscaled by a scaler: declare ht::accumulator acc{model}, scale the loss, and take scaler.unscale(acc.take())");
         static_assert(std::is_void_v<source> || std::is_same_v<source, Device>,
                       "halftone: step: these gradients were unscaled on another kind of device");
     }

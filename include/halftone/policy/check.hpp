@@ -45,7 +45,7 @@ concept unscaled_backward_operands =
 /// bits, as a master has, or is rounded stochastically, which keeps updates on average.
 template <class P>
 concept keeps_small_updates =
-    number_traits<typename P::param>::significand_bits >= 16 || P::param_rounding == rounding::stochastic;
+    number_traits<typename P::param>::unit_roundoff <= 0x1p-16 || P::param_rounding == rounding::stochastic;
 
 /// Roles that are stored in memory have a type that can be stored: tfloat32 and split<bfloat16, N> are only formats in
 /// which products read floats.
@@ -76,7 +76,27 @@ concept possible_stream =
 /// as it should (Micikevicius et al. 2022, section 4).
 template <class P>
 concept precise_enough_operands =
-    !eight_bit<typename P::compute> || number_traits<typename P::compute>::significand_bits >= 4;
+    !eight_bit<typename P::compute> || number_traits<typename P::compute>::unit_roundoff <= 0x1p-4;
+
+namespace detail {
+
+/// Whether scaled gradients that overflow in T are infinite or NaN, which a scaler looks for.
+template <class T>
+inline constexpr bool shows_overflow = true;
+template <number T>
+inline constexpr bool shows_overflow<T> = number_traits<T>::has_infinity || number_traits<T>::has_nan;
+
+}  // namespace detail
+
+/// Gradients that pass through a type of so short a range that the loss is scaled become infinite or NaN in it where they
+/// overflow, so that the scale can be lowered.
+template <class P>
+concept visible_overflow =
+    !needs_scaling<P> || ((detail::shows_overflow<typename P::grad> || eight_bit<typename P::grad>)&&detail::shows_overflow<
+                              typename P::output> &&
+                          detail::shows_overflow<detail::stream_of<P>> &&
+                          detail::shows_overflow<typename detail::stated_input_grad<P>::type> &&
+                          detail::shows_overflow<typename detail::stated_weight_grad<P>::type>);
 
 /// Gradients are read in eight bits only where activations and weights are.
 template <class P>
@@ -136,6 +156,10 @@ struct policy_check {
                   "halftone: this policy keeps numbers in a type that only products read, such as ht::tfloat32; only "
                   "the roles `compute` and `grad` can have it: take ht::with_output<P, float>, and float likewise for "
                   "`param`, `accum`, `accumulate`, `reduce` and `state`");
+    static_assert(visible_overflow<R>,
+                  "halftone: gradients pass through a type without infinity and NaN (role `grad`, `output` or `stream`), "
+                  "whose range is so short that they have to be scaled: an overflow would go unseen there, and the scale "
+                  "would never be lowered; such a type can be `compute`, `param`, `accumulate` or `reduce`");
     static_assert(
         possible_stream<R>,
         "halftone: the residual stream of this policy (role `stream`) has a type in which no layer adds to it: "

@@ -109,12 +109,17 @@ template <class P>
 struct policy_with_roles : P {
     static_assert(check_roles<P>());
 };
+// A base of those that change a role's type to T.
+template <class P, class T>
+struct policy_with_role : policy_with_roles<P> {
+    static_assert(check_number<T>());
+};
 
 }  // namespace detail
 
 /// P with parameters (masters) of type T.
-template <class P, number T>
-struct with_param : detail::policy_with_roles<P> {
+template <class P, class T>
+struct with_param : detail::policy_with_role<P, T> {
     using param = T;
 };
 
@@ -154,63 +159,63 @@ struct with_cpu_lists : detail::policy_with_roles<P> {
 };
 
 /// P with operands of products in T (role `compute`).
-template <class P, number T>
-struct with_compute : detail::policy_with_roles<P> {
+template <class P, class T>
+struct with_compute : detail::policy_with_role<P, T> {
     using compute = T;
 };
 
 /// P with results of layers in T (role `output`).
-template <class P, number T>
-struct with_output : detail::policy_with_roles<P> {
+template <class P, class T>
+struct with_output : detail::policy_with_role<P, T> {
     using output = T;
 };
 
 /// P with the residual stream, the sum x + f(x) that blocks pass on, in T (role `stream`); results of layers that are not
 /// added to it keep the role `output`. With float it is PyTorch's stream under autocast.
-template <class P, number T>
-struct with_stream : detail::policy_with_roles<P> {
+template <class P, class T>
+struct with_stream : detail::policy_with_role<P, T> {
     using stream = T;
 };
 
 /// P with sums in T (role `accum`).
-template <class P, number T>
-struct with_accum : detail::policy_with_roles<P> {
+template <class P, class T>
+struct with_accum : detail::policy_with_role<P, T> {
     using accum = T;
 };
 
 /// P with the incoming gradient of backward products read as T (role `grad`).
-template <class P, number T>
-struct with_grad : detail::policy_with_roles<P> {
+template <class P, class T>
+struct with_grad : detail::policy_with_role<P, T> {
     using grad = T;
 };
 
 /// P with operands in T of the products that compute gradients of layers' inputs (role `input_grad`).
-template <class P, number T>
-struct with_input_grad : detail::policy_with_roles<P> {
+template <class P, class T>
+struct with_input_grad : detail::policy_with_role<P, T> {
     using input_grad = T;
 };
 
 /// P with operands in T of the products that compute gradients of layers' weights (role `weight_grad`).
-template <class P, number T>
-struct with_weight_grad : detail::policy_with_roles<P> {
+template <class P, class T>
+struct with_weight_grad : detail::policy_with_role<P, T> {
     using weight_grad = T;
 };
 
 /// P with gradient buffers in T (role `accumulate`).
-template <class P, number T>
-struct with_accumulate : detail::policy_with_roles<P> {
+template <class P, class T>
+struct with_accumulate : detail::policy_with_role<P, T> {
     using accumulate = T;
 };
 
 /// P with gradients in T as they are sent between processes (role `reduce`).
-template <class P, number T>
-struct with_reduce : detail::policy_with_roles<P> {
+template <class P, class T>
+struct with_reduce : detail::policy_with_role<P, T> {
     using reduce = T;
 };
 
 /// P with the optimizer's moments in T (role `state`).
-template <class P, number T>
-struct with_state : detail::policy_with_roles<P> {
+template <class P, class T>
+struct with_state : detail::policy_with_role<P, T> {
     using state = T;
 };
 

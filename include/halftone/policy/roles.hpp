@@ -139,9 +139,28 @@ struct as_given {};
 template <class P>
 concept policy_marker = std::same_as<P, inherit> || std::same_as<P, as_given>;
 
+namespace detail {
+
+/// True, or a compile-time error that says why the type of a role that P has is no number type.
+template <class P>
+consteval bool check_types_of_roles() {
+    if constexpr (requires { typename P::param; }) static_assert(check_number<typename P::param>());
+    if constexpr (requires { typename P::compute; }) static_assert(check_number<typename P::compute>());
+    if constexpr (requires { typename P::output; }) static_assert(check_number<typename P::output>());
+    if constexpr (requires { typename P::accum; }) static_assert(check_number<typename P::accum>());
+    if constexpr (requires { typename P::grad; }) static_assert(check_number<typename P::grad>());
+    if constexpr (requires { typename P::accumulate; }) static_assert(check_number<typename P::accumulate>());
+    if constexpr (requires { typename P::reduce; }) static_assert(check_number<typename P::reduce>());
+    if constexpr (requires { typename P::state; }) static_assert(check_number<typename P::state>());
+    return true;
+}
+
+}  // namespace detail
+
 /// True, or a compile-time error that names each role that P lacks.
 template <class P>
 consteval bool check_roles() {
+    static_assert(detail::check_types_of_roles<P>());
     static_assert(detail::has_param<P>,
                   "halftone: this policy lacks the role `param`, the number type the optimizer keeps parameters in; "
                   "inherit a preset (struct mine : ht::amp_bf16 {}) and change single roles");

@@ -100,7 +100,6 @@ using scaling_of = typename detail::scaling_role<P>::type;
 /// number is `largest`. `before` is the result where amax is 0 or not finite.
 HALFTONE_HD HALFTONE_INLINE constexpr float scale_for(float amax, float largest, const scaling_rule& rule,
                                                       float before) {
-    using detail::bit_cast;
     constexpr std::uint32_t infinity = 0x7f800000, fraction = 0x007fffff, least = 0x00800000;
     // Compares bits, so that -ffast-math does not remove the cases of infinity and NaN.
     const std::uint32_t magnitude = bit_cast<std::uint32_t>(amax) & 0x7fffffff;

@@ -36,7 +36,7 @@ TEST_CASE("quantize on a GPU: any schedule gives the same bits, and every damage
     const guarded<ht::bfloat16> x(values, 0);
     const guarded<ht::float8_e4m3> y(x.size(), 0), want(x.size());
     ht::reference::quantize(x.const_view(), 2.0, want.view());
-    const auto largest = static_cast<std::uint32_t>(ht::detail::bit_cast<std::uint32_t>(77.0f));
+    const auto largest = static_cast<std::uint32_t>(ht::bit_cast<std::uint32_t>(77.0f));
     emulator::check_kernels([&](emulator::device& device) {
         std::uint32_t amaxes[2] = {};
         device.launch(on_device::amax_kernel<ht::bfloat16, vectors>{{x.data(), x.size()}, {amaxes, 2}});
@@ -50,7 +50,7 @@ TEST_CASE("quantize on a GPU: any schedule gives the same bits, and every damage
             {x.data(), x.size()}, {y.data(), y.size()}, {&by, 1}, {&used, 1}, {amaxes, 2}});
         return y.same_bits(want) && used.scale == 2 && amaxes[0] < largest && amaxes[1] == largest;
     });
-    std::vector<std::uint32_t> of_chunks(300, ht::detail::bit_cast<std::uint32_t>(3.0f));
+    std::vector<std::uint32_t> of_chunks(300, ht::bit_cast<std::uint32_t>(3.0f));
     of_chunks[32 * 5 + 20] = largest;
     emulator::check_kernels([&](emulator::device& device) {
         ht::tensor_scale scale{};

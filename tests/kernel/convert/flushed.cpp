@@ -68,11 +68,11 @@ std::vector<T> all_patterns(std::uint32_t count) {
 TEST_CASE("conversions keep subnormal numbers on a processor that is set to flush them") {
     std::vector<float> floats;
     for (std::uint32_t bits = 0; bits < 0x01000000; bits += 997) {
-        floats.push_back(ht::detail::bit_cast<float>(bits));
-        floats.push_back(ht::detail::bit_cast<float>(bits | 0x80000000u));
+        floats.push_back(ht::bit_cast<float>(bits));
+        floats.push_back(ht::bit_cast<float>(bits | 0x80000000u));
     }
     for (std::uint32_t bits = 0x32000000; bits < 0x39000000; bits += 9973)
-        floats.push_back(ht::detail::bit_cast<float>(bits));
+        floats.push_back(ht::bit_cast<float>(bits));
     // Also arrays that are shorter than a pair of vectors.
     const std::vector<float> few(floats.begin(), floats.begin() + 21);
     support::for_each_set([&](ht::isa set) {

@@ -90,7 +90,7 @@ void ends_of_the_range(Device& device) {
     ht::kernel::dropout<Device>::run(device, x.const_view(), ht::const_view<float, 1>{}, y.view(),
                                      dropout_draw::of(own.data(), tensor, 1));
     extent wrong = 0;
-    for (extent i = 0; i < count; ++i) wrong += ht::detail::bit_cast<std::uint32_t>(y[i]) == 0 ? 0 : 1;
+    for (extent i = 0; i < count; ++i) wrong += ht::bit_cast<std::uint32_t>(y[i]) == 0 ? 0 : 1;
     CHECK(wrong == 0);
     ht::kernel::dropout<Device>::run(device, x.const_view(), ht::const_view<float, 1>{}, y.view(),
                                      dropout_draw::of(own.data(), tensor, 0));

@@ -20,7 +20,7 @@ namespace ht = halftone;
 
 float of_bits(std::uint32_t bits) {
     volatile std::uint32_t memory = bits;
-    return ht::detail::bit_cast<float>(static_cast<std::uint32_t>(memory));
+    return ht::bit_cast<float>(static_cast<std::uint32_t>(memory));
 }
 
 struct value {
@@ -132,7 +132,7 @@ TEST_CASE("fast math: NaNs propagate, and zeros and infinities are preserved") {
         CHECK(ht::is_inf(at([](auto x) { return ht::silu(x); }, infinity)));
         CHECK(ht::is_inf(at([](auto x) { return ht::log1p(x); }, of_bits(0xbf800000))));
         const float left = at([](auto x) { return ht::log1p(x); }, zero);
-        CHECK(ht::detail::bit_cast<std::uint32_t>(left) == 0x80000000);
+        CHECK(ht::bit_cast<std::uint32_t>(left) == 0x80000000);
     });
 }
 

@@ -52,7 +52,7 @@ TEST_CASE("8-bit state: each number from 0 to 1 has the rank of the nearest magn
         const kernel::dynamic_map& map = has_sign ? maps().with_sign : maps().without_sign;
         const std::vector<double> numbers = ht::reference::dynamic_map(has_sign);
         const auto rank_by_definition = [&](std::uint32_t bits) {
-            return ht::reference::nearest_code(numbers, static_cast<double>(ht::detail::bit_cast<float>(bits))) - map.zero;
+            return ht::reference::nearest_code(numbers, static_cast<double>(ht::bit_cast<float>(bits))) - map.zero;
         };
         int boundaries = 0;
         for (std::uint32_t code = map.zero; code < 255; ++code) {
@@ -94,7 +94,7 @@ void arithmetic_finds_the_codes_of_the_tables() {
     int wrong = 0;
     for (const std::uint32_t b : bits) {
         for (const std::uint32_t sign : {0u, HasSign ? 0x80000000u : 0u}) {
-            const ht::portable::f32 x = ht::portable::splat(ht::detail::bit_cast<float>(b | sign));
+            const ht::portable::f32 x = ht::portable::splat(ht::bit_cast<float>(b | sign));
             wrong += codec.codes(x)[1] == ht::portable::codes_by_cells<HasSign>(map, x)[1] ? 0 : 1;
         }
     }

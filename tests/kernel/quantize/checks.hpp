@@ -165,7 +165,7 @@ void gathers(Device& device) {
         CHECK(record.amax == before);
         quantize::delayed(device, x.const_view(), y.view(), &used, &record, kernel::gathering::on);
         most = std::max(most, ht::reference::amax(x.const_view()));
-        CHECK(static_cast<double>(ht::detail::bit_cast<float>(record.amax)) == most);
+        CHECK(static_cast<double>(ht::bit_cast<float>(record.amax)) == most);
         CHECK((used.scale == 4 && used.inverse == 0.25f));
         ht::reference::quantize(x.const_view(), 4.0, want.view());
         bool all = true;
@@ -224,7 +224,7 @@ void follows_the_formula(Device& device) {
                                        : kind == 1 && window > 40 ? infinity
                                        : kind == 2                ? 1e-40f
                                                                   : static_cast<float>(std::exp(6 * data.normal()));
-                    records[i].amax = ht::detail::bit_cast<std::uint32_t>(amax);
+                    records[i].amax = ht::bit_cast<std::uint32_t>(amax);
                     if (skips == 0) want[i](amax);
                 }
                 kernel::quantize<Device>::roll(device, records.data(), 2, history.data(), 2 * length, &skips);

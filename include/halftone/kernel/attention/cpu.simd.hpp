@@ -83,7 +83,7 @@ inline void attention_fill(float* x, extent from, extent to, float value) {
 /// Masks the scores from `visible` to `whole`, a multiple of the vector's lanes, with minus infinity, so that their
 /// weights are 0 whatever the visible scores are.
 HALFTONE_INLINE void attention_mask_scores(float* scores, extent visible, extent whole) {
-    const f32 hidden = splat(halftone::detail::bit_cast<float>(0xff800000u));
+    const f32 hidden = splat(halftone::bit_cast<float>(0xff800000u));
     for (extent j = visible / f32::lanes * f32::lanes; j < whole; j += f32::lanes) {
         const mask seen = less(load(detail::attention_lanes), splat(static_cast<float>(visible - j)));
         store(scores + j, select(seen, load(scores + j), hidden));

@@ -57,13 +57,13 @@ struct count_nonfinite_kernel {
 
   private:
     HALFTONE_HD HALFTONE_INLINE static void look_at(nonfinite_counts& t, float x) {
-        const word bits = detail::bit_cast<word>(x), magnitude = bits & 0x7fffffffu;
+        const word bits = bit_cast<word>(x), magnitude = bits & 0x7fffffffu;
         if (magnitude > 0x7f800000u) {
             ++t.nans;
         } else if (magnitude == 0x7f800000u) {
             ++(bits == magnitude ? t.positive_infinities : t.negative_infinities);
         } else {
-            const float size = detail::bit_cast<float>(magnitude);
+            const float size = bit_cast<float>(magnitude);
             t.largest = size < t.largest ? t.largest : size;
         }
     }

@@ -88,7 +88,7 @@ struct embedding_kernel {
                                                        : 0;
         vec<float, N> v;
         if (token < 0 || token >= vocabulary || position < 0 || (positions.is_there() && position >= period)) {
-            HALFTONE_UNROLL for (int e = 0; e < N; ++e) v[e] = detail::bit_cast<float>(word{0x7fc00000});
+            HALFTONE_UNROLL for (int e = 0; e < N; ++e) v[e] = bit_cast<float>(word{0x7fc00000});
         } else {
             v = load_from_row<N>(simt, table, width, token, i);
             if (positions.is_there()) add_to(v, load_from_row<N>(simt, positions, width, position, i));

@@ -58,7 +58,7 @@ struct chunk_squares_kernel {
             const vec<float, n> g = load_run<n, Access>(simt, here, i, elements_of(i, count));
             HALFTONE_UNROLL for (int e = 0; e < n; ++e) {
                 const float v = read_gradient(g[e], f);
-                const word magnitude = detail::bit_cast<word>(is_finite(g[e]) ? v : g[e]) & 0x7fffffffu;
+                const word magnitude = bit_cast<word>(is_finite(g[e]) ? v : g[e]) & 0x7fffffffu;
                 largest = magnitude < largest ? largest : magnitude;
                 squares = std::fma(v, v, squares);
             }

@@ -84,7 +84,7 @@ struct quantize<cpu> {
         const workspace::lease lease(device.scratch(), static_cast<std::size_t>(partition.count) * sizeof(std::uint32_t));
         auto* const amaxes = lease.as<std::uint32_t>();
         device.parallel_for(partition.count, [&](extent piece) {
-            amaxes[piece] = halftone::detail::bit_cast<std::uint32_t>(body(partition.begin(piece), partition.rows_of(piece)));
+            amaxes[piece] = halftone::bit_cast<std::uint32_t>(body(partition.begin(piece), partition.rows_of(piece)));
         });
         device.run([&] {
             std::uint32_t amax = 0;

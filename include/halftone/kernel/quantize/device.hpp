@@ -36,7 +36,7 @@ struct tensor_chunk {
 template <int N>
 HALFTONE_HD HALFTONE_INLINE word larger_magnitude(word largest, const vec<float, N>& x) {
     HALFTONE_UNROLL for (int e = 0; e < N; ++e) {
-        const word magnitude = halftone::detail::bit_cast<word>(x[e]) & 0x7fffffffu;
+        const word magnitude = halftone::bit_cast<word>(x[e]) & 0x7fffffffu;
         largest = largest < magnitude ? magnitude : largest;
     }
     return largest;
@@ -47,8 +47,8 @@ using amax_team = row_team<256, 1>;
 HALFTONE_KERNEL template <class Simt>
 HALFTONE_HD HALFTONE_INLINE word block_amax(Simt simt, word mine) {
     if (mine > infinite_magnitude) mine = infinite_magnitude;
-    return halftone::detail::bit_cast<word>(
-        amax_team::max(simt, halftone::detail::bit_cast<float>(mine), constant<0>{}));
+    return halftone::bit_cast<word>(
+        amax_team::max(simt, halftone::bit_cast<float>(mine), constant<0>{}));
 }
 
 template <class X, run_access Access>

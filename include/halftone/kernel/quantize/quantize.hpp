@@ -43,14 +43,14 @@ inline constexpr std::uint32_t infinite_magnitude = 0x7f800000;
 /// Quantises one element.
 template <class Y>
 HALFTONE_HD HALFTONE_INLINE Y quantized(float x, float scale) {
-    const bool is_finite = (halftone::detail::bit_cast<std::uint32_t>(x) & 0x7fffffff) < infinite_magnitude;
+    const bool is_finite = (halftone::bit_cast<std::uint32_t>(x) & 0x7fffffff) < infinite_magnitude;
     return is_finite ? saturate<Y>(x * scale) : Y(x);
 }
 
 /// The scale of a tensor, from its amax as bits.
 HALFTONE_HD HALFTONE_INLINE tensor_scale scale_of(std::uint32_t amax, float largest, const scaling_rule& rule,
                                                   float before) {
-    const float scale = scale_for(halftone::detail::bit_cast<float>(amax), largest, rule, before);
+    const float scale = scale_for(halftone::bit_cast<float>(amax), largest, rule, before);
     return {scale, 1 / scale};
 }
 

@@ -95,7 +95,7 @@ struct rotary_kernel {
             const float a = halves ? p[e] : 2 * e < N ? p[2 * e % N] : q[2 * e % N];
             const float d = halves ? q[e] : 2 * e < N ? p[(2 * e + 1) % N] : q[(2 * e + 1) % N];
             float turned_a = a * c[e] - d * sine, turned_d = d * c[e] + a * sine;
-            if (!is_there) turned_a = turned_d = detail::bit_cast<float>(word{0x7fc00000});
+            if (!is_there) turned_a = turned_d = bit_cast<float>(word{0x7fc00000});
             if (halves) {
                 to_p[e] = turned_a, to_q[e] = turned_d;
             } else if (2 * e < N) {

@@ -24,12 +24,12 @@ namespace kernel {
 /// An integer for a float, such that integers have the same order as the floats.
 HALFTONE_HD inline std::uint64_t order_of(float x) {
     if (x != x) return 0xffffffffu;
-    const auto bits = detail::bit_cast<std::uint32_t>(x == 0 ? 0.0f : x);
+    const auto bits = bit_cast<std::uint32_t>(x == 0 ? 0.0f : x);
     return (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
 }
 HALFTONE_HD inline std::uint64_t order_of(double x) {
     if (x != x) return ~std::uint64_t{0};
-    const auto bits = detail::bit_cast<std::uint64_t>(x == 0 ? 0.0 : x);
+    const auto bits = bit_cast<std::uint64_t>(x == 0 ? 0.0 : x);
     return (bits >> 63) != 0 ? ~bits : bits | std::uint64_t{1} << 63;
 }
 

@@ -40,11 +40,21 @@ inline constexpr watched_tape watched{};
 
 namespace detail {
 
+/// True, or a compile-time error for a number type that no listener can name.
+template <class T>
+consteval bool check_shown() {
+    static_assert(!own_number<T>,
+                  "halftone: watched tapes, and with them numerics reports, the search for an overflow and shadow runs, show "
+                  "numbers of the library's types: this model has results or operands of a number type of your own; "
+                  "train it on a plain tape");
+    return true;
+}
 template <class T>
 inline constexpr bool is_watchable =
-    std::is_same_v<T, float> || std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>;
+    check_shown<T>() && (std::is_same_v<T, float> || std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>);
 template <class T>
 constexpr value_format format_of() {
+    static_assert(check_shown<T>());
     return std::is_same_v<T, float16>       ? value_format::float16
            : std::is_same_v<T, bfloat16>    ? value_format::bfloat16
            : std::is_same_v<T, float8_e4m3> ? value_format::float8_e4m3

@@ -75,18 +75,22 @@ HALFTONE_INLINE f32 widen_float8(words byte, const float8_e5m2*) {
 }
 
 template <eight_bit T>
+    requires(!own_number<T>)
 HALFTONE_INLINE f32 load(const T* p) {
     return widen_float8(load_eight_bit(p), p);
 }
 template <eight_bit T>
+    requires(!own_number<T>)
 HALFTONE_INLINE f32 load(const T* p, int n) {
     return widen_float8(load_eight_bit(p, n), p);
 }
 template <eight_bit T>
+    requires(!own_number<T>)
 HALFTONE_INLINE void store(T* p, f32 a) {
     store_eight_bit(p, narrow_float8(a, p));
 }
 template <eight_bit T>
+    requires(!own_number<T>)
 HALFTONE_INLINE void store(T* p, f32 a, int n) {
     store_eight_bit(p, narrow_float8(a, p), n);
 }

@@ -69,6 +69,8 @@ HALFTONE_INLINE f32 round_as(f32 a) {
         f32 pieces[2];
         split_bfloat16<2>(a, pieces);
         return select(equal(pieces[1], splat(0.0f)), pieces[0], pieces[0] + pieces[1]);
+    } else if constexpr (own_number<T>) {
+        return round_own<T>(a);
     } else if constexpr (eight_bit<T>) {
         return widen_float8(narrow_float8(a, static_cast<const T*>(nullptr)), static_cast<const T*>(nullptr));
     } else {

@@ -21,3 +21,6 @@ inline constexpr float lane_numbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11,
 
 #define HALFTONE_BODY <halftone/exec/cpu/simd/float8.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>
+
+#define HALFTONE_BODY <halftone/exec/cpu/simd/own_number.simd.hpp>
+#include <halftone/exec/cpu/each_set.hpp>

@@ -20,7 +20,7 @@ HALFTONE_INLINE f32 attention_positions(extent first) {
 template <class Expressions>
 bool attention_modify(const void* expressions, const halftone::detail::attention_mod_tile& t) {
     const auto& e = static_cast<const Expressions*>(expressions)->score;
-    const f32 hidden = splat(halftone::detail::bit_cast<float>(0xff800000u)),
+    const f32 hidden = splat(halftone::bit_cast<float>(0xff800000u)),
               least = splat(halftone::detail::attention_masked_score), scale = splat(t.scale);
     const auto batch = static_cast<float>(t.at.batch), head = static_cast<float>(t.at.head);
     mask found = less(splat(0.0f), splat(0.0f));
@@ -45,7 +45,7 @@ template <class Expressions>
 bool attention_modify_gradients(const void* expressions, const halftone::detail::attention_mod_gradient_tile& t) {
     const auto& both_of = *static_cast<const Expressions*>(expressions);
     constexpr int columns = 2 * f32::lanes;
-    const f32 hidden = splat(halftone::detail::bit_cast<float>(0xff800000u)), zero = splat(0.0f),
+    const f32 hidden = splat(halftone::bit_cast<float>(0xff800000u)), zero = splat(0.0f),
               least = splat(halftone::detail::attention_masked_score), scale = splat(t.scale);
     const auto batch = static_cast<float>(t.at.batch), head = static_cast<float>(t.at.head);
     mask found = less(zero, zero);

@@ -26,7 +26,7 @@ inline constexpr int columns_at_once = 8 * static_cast<int>(sizeof(T));
 /// A float, rounded as matrix instructions read it.
 HALFTONE_KERNEL template <class Simt>
 HALFTONE_HD HALFTONE_INLINE word round_tf32(Simt simt, float x) {
-    return simt.round_tf32(detail::bit_cast<word>(x));
+    return simt.round_tf32(bit_cast<word>(x));
 }
 
 /// sums += left x right, where right has 8 columns.

@@ -458,7 +458,7 @@ struct warpgroup_attention_backward_kernel {
             HALFTONE_UNROLL for (int j = 0; j < score_blocks; ++j) {
                 HALFTONE_UNROLL for (int e = 0; e < 4; ++e) {
                     const bool is_hidden = has(j, e),
-                               is_here = is_not_finite<float>(detail::bit_cast<word>(values[j][e]));
+                               is_here = is_not_finite<float>(bit_cast<word>(values[j][e]));
                     found |= is_hidden & is_here;  // without branches
                 }
             }

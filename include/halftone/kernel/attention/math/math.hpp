@@ -189,7 +189,7 @@ struct attention_math {
         const float scale = detail::attention_scale(options, q.extent_of(1));
         multiply<Compute>(device, q, transpose(k), weights);
         // Masked scores are minus infinity, whose softmax is exactly 0 even if all other scores are very low.
-        if (visible.has_masked()) rows::mask_scores(device, visible, detail::bit_cast<float>(0xff800000u), weights);
+        if (visible.has_masked()) rows::mask_scores(device, visible, bit_cast<float>(0xff800000u), weights);
         if (logsumexp.data() != nullptr) rows::logsumexp(device, visible, weights, logsumexp);
         softmax<Device>::forward(device, softmax_forward<float, float>{.x = weights, .y = weights, .scale = scale});
         // For queries without visible keys the softmax is NaN: set to 0.

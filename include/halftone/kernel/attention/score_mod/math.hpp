@@ -67,7 +67,7 @@ struct write_modified_scores {
     HALFTONE_HD void operator()(Thread thread, extent i) const {
         const float s = scores.at(thread, i);
         thread.store(to, i,
-                     s < halftone::detail::attention_masked_score ? halftone::detail::bit_cast<float>(0xff800000u) : s);
+                     s < halftone::detail::attention_masked_score ? halftone::bit_cast<float>(0xff800000u) : s);
     }
 };
 

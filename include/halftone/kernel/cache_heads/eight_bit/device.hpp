@@ -41,10 +41,10 @@ struct quantize_heads_kernel {
         simt::word most = 0;
         for (int d = simt.lane(); d < size; d += 32) {
             const float value = static_cast<float>(simt.load(x, d));
-            const simt::word magnitude = halftone::detail::bit_cast<simt::word>(value) & 0x7fffffffu;
+            const simt::word magnitude = halftone::bit_cast<simt::word>(value) & 0x7fffffffu;
             most = most < magnitude ? magnitude : most;
         }
-        const float scale = scale_of_heads(halftone::detail::bit_cast<float>(simt::warp_max(simt, most)));
+        const float scale = scale_of_heads(halftone::bit_cast<float>(simt::warp_max(simt, most)));
         if (simt.lane() == 0) simt.store(scales, to, scale);
         for (int d = simt.lane(); d < size; d += 32)
             simt.store(out, d, code_of(static_cast<float>(simt.load(x, d)), scale));
@@ -56,7 +56,7 @@ struct quantize_heads_kernel {
         const float quotient = x / scale, above = quotient < -most_code ? -most_code : quotient,
                     code = above > most_code ? most_code : above;
         // In the sum with 1.5 2^23 an integer is in the lowest bits, as two's complement; the addition rounds to it.
-        return static_cast<std::int8_t>(halftone::detail::bit_cast<simt::word>(code + 0x1.8p23f) & 0xffu);
+        return static_cast<std::int8_t>(halftone::bit_cast<simt::word>(code + 0x1.8p23f) & 0xffu);
     }
 };
 

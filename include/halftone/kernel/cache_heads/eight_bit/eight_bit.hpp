@@ -89,7 +89,7 @@ inline constexpr float most_scale = 0x1.020406p121f;
 /// The scale of a vector whose largest magnitude is amax; NaN if an element is not finite.
 HALFTONE_HD HALFTONE_INLINE float scale_of_heads(float amax) {
     const float scale = amax / most_code, bounded = scale < most_scale ? scale : most_scale;
-    return is_finite(amax) ? bounded : halftone::detail::bit_cast<float>(0x7fc00000u);
+    return is_finite(amax) ? bounded : halftone::bit_cast<float>(0x7fc00000u);
 }
 
 }  // namespace kernel

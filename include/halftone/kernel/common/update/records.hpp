@@ -80,7 +80,7 @@ HALFTONE_HD inline void end_pass(gradient_record& r) {
     constexpr std::uint32_t infinity = 0x7f800000;
     constexpr double largest = static_cast<double>(gradient_factors::no_limit);
     const double norm = std::sqrt(r.squares);
-    r.norm = r.found_inf != 0 ? detail::bit_cast<float>(infinity) : static_cast<float>(norm < largest ? norm : largest);
+    r.norm = r.found_inf != 0 ? bit_cast<float>(infinity) : static_cast<float>(norm < largest ? norm : largest);
 }
 
 /// Ends the part of a pass over the gradients parts[index]; the parts before it have ended already.

@@ -69,7 +69,7 @@ struct eight_bit_step_kernel {
     }
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE static std::uint8_t code_of(Simt simt, const shared_map& map, float x) {
-        const word bits = detail::bit_cast<word>(x), magnitude = bits & 0x7fffffffu;
+        const word bits = bit_cast<word>(x), magnitude = bits & 0x7fffffffu;
         const word clamped = magnitude < dynamic_map::least ? dynamic_map::least : magnitude;
         const word cell = simt.load(map.cells, (clamped - dynamic_map::least) >> 16);
         return static_cast<std::uint8_t>(dynamic_code((cell + (clamped & 0xffffu)) >> 16, x < 0, map.zero));
@@ -90,7 +90,7 @@ struct eight_bit_step_kernel {
                 const shared_map map = map_of(simt, k);
                 const vec<std::uint8_t, n> code = load_bits<Access>(simt, codes[k], i, here);
                 HALFTONE_UNROLL for (int e = 0; e < n; ++e) {
-                    const float value = detail::bit_cast<float>(simt.load(map.values, code[e]));
+                    const float value = bit_cast<float>(simt.load(map.values, code[e]));
                     m[r][k][e] = e < here ? value * most[k] : 0.0f;
                 }
             }

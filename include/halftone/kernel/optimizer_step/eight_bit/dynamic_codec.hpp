@@ -44,7 +44,7 @@ inline dynamic_codec make_dynamic_codec(const dynamic_map& map) {
     const int shift = map.has_sign() ? 0 : 1;  // n is the rank plus this
     const auto boundary = [&](int rank) {  // the smallest quotient of a rank
         const int code = rank + static_cast<int>(map.zero);
-        return detail::bit_cast<float>(first_nearer(map.value(code - 1), map.value(code)));
+        return bit_cast<float>(first_nearer(map.value(code - 1), map.value(code)));
     };
     dynamic_codec c{};
     c.least = boundary(1);

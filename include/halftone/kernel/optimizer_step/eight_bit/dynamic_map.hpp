@@ -41,7 +41,7 @@ struct dynamic_map {
     std::uint32_t zero;  ///< the code of 0: 127 in the signed map, which is the number of negative values, else 0
 
     HALFTONE_HD bool has_sign() const { return zero != 0; }
-    float value(int code) const { return detail::bit_cast<float>(values[code]); }
+    float value(int code) const { return bit_cast<float>(values[code]); }
 };
 
 /// Both maps, in the layout that they have in a device's memory.
@@ -76,7 +76,7 @@ inline int make_magnitudes(float (&magnitudes)[dynamic_map::codes], bool has_sig
 inline std::uint32_t first_nearer(float below, float above) {
     const double middle = (static_cast<double>(below) + static_cast<double>(above)) / 2;  // exact
     const float rounded = static_cast<float>(middle);
-    return detail::bit_cast<std::uint32_t>(rounded) + (static_cast<double>(rounded) > middle ? 0 : 1);
+    return bit_cast<std::uint32_t>(rounded) + (static_cast<double>(rounded) > middle ? 0 : 1);
 }
 
 inline dynamic_map make_dynamic_map(bool has_sign) {
@@ -85,7 +85,7 @@ inline dynamic_map make_dynamic_map(bool has_sign) {
     dynamic_map map{};
     map.zero = has_sign ? static_cast<std::uint32_t>(ranks - 2) : 0;
     for (int rank = 0; rank < ranks; ++rank) {
-        const std::uint32_t bits = detail::bit_cast<std::uint32_t>(magnitudes[rank]);
+        const std::uint32_t bits = bit_cast<std::uint32_t>(magnitudes[rank]);
         map.values[map.zero + static_cast<std::uint32_t>(rank)] = bits;
         if (has_sign && rank > 0 && rank < ranks - 1)
             map.values[map.zero - static_cast<std::uint32_t>(rank)] = bits | 0x80000000u;

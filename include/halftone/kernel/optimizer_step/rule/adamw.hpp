@@ -50,8 +50,8 @@ struct adamw_rule {
     static consteval bool check_state() {
         static_assert(
             !narrow_range<State>,
-            "halftone: adamw: the squares of gradients underflow in fp16 (role `state`): take bfloat16 or float, "
-            "ht::with_state<P, ht::bfloat16>");
+            "halftone: adamw: the squares of gradients underflow in fp16, or a type of as short a range (role `state`): "
+            "take bfloat16 or float, ht::with_state<P, ht::bfloat16>");
         return true;
     }
 };

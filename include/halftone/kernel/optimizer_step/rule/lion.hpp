@@ -41,8 +41,8 @@ struct lion_rule {
     template <class State>
     static consteval bool check_state() {
         static_assert(!narrow_range<State>,
-                      "halftone: lion: a mean of gradients overflows and underflows in fp16 (role `state`): take bfloat16 or "
-                      "float, ht::with_state<P, ht::bfloat16>");
+                      "halftone: lion: a mean of gradients overflows and underflows in fp16, or a type of as "
+                      "short a range (role `state`): take bfloat16 or float, ht::with_state<P, ht::bfloat16>");
         return true;
     }
 };

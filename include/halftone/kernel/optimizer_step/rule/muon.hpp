@@ -42,8 +42,8 @@ struct muon_momentum_rule {
     template <class State>
     static consteval bool check_state() {
         static_assert(!narrow_range<State>,
-                      "halftone: muon: a mean of gradients overflows and underflows in fp16 (role `state`): take bfloat16 or "
-                      "float, ht::with_state<P, ht::bfloat16>");
+                      "halftone: muon: a mean of gradients overflows and underflows in fp16, or a type of as "
+                      "short a range (role `state`): take bfloat16 or float, ht::with_state<P, ht::bfloat16>");
         return true;
     }
 };

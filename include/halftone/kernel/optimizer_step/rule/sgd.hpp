@@ -57,8 +57,8 @@ struct sgd_rule {
     static consteval bool check_state() {
         static_assert(
             !narrow_range<State>,
-            "halftone: sgd: momentum adds up gradients and overflows in fp16 (role `state`): take bfloat16 or "
-            "float, ht::with_state<P, ht::bfloat16>");
+            "halftone: sgd: momentum adds up gradients and overflows in fp16, or a type of as short a range (role "
+            "`state`): take bfloat16 or float, ht::with_state<P, ht::bfloat16>");
         return true;
     }
 };

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A whole model with number types that the library does not know on a GPU: loss and gradients within rounding errors.
+// compile: with --full, at most 200 kernels. A whole model of kernels that the emulated machine tests, too.
+#include <halftone/amp.hpp>
+#include <halftone/cuda.cuh>
+
+#include "nn/gpt_gradients.hpp"
+#include "support/own_numbers.hpp"
+
+namespace {
+
+namespace ht = halftone;
+
+template <class P, class T>
+void within_what_rounding_does(float seed) {
+    const nn_test::batch b = nn_test::batch_to_check();
+    ht::cuda device;
+    nn_test::check_on<P>(device, nn_test::expected_of<P, T>(b, seed), b, seed);
+}
+
+TEST_CASE("gpt on cuda: number types of a user's own") {
+    SUBCASE("a float of 6 exponent bits") { within_what_rounding_does<support::amp_e6m9, support::float16_e6m9>(1024); }
+    SUBCASE("operands in fixed point") { within_what_rounding_does<support::fixed_operands, support::fixed16>(64); }
+}
+
+}  // namespace

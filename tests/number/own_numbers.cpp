@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// check_number_type finds nothing in number types that keep their traits, and what is wrong in others.
+#include <cstdint>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include <halftone/number.hpp>
+#include <halftone/number/check_number_type.hpp>
+
+#include "support/own_numbers.hpp"
+
+namespace number_own_numbers_tests {
+
+namespace ht = halftone;
+
+enum class fault { cut_off, saturates, misses_nan, coarse, of_less_range };
+
+/// A float16_e6m9 with one fault.
+template <fault Fault>
+class faulty {
+  public:
+    faulty() = default;
+    explicit faulty(float x) : inner_(changed(x)) {}
+    operator float() const { return inner_; }
+
+  private:
+    static float changed(float x) {
+        constexpr auto largest = static_cast<float>(ht::number_traits<support::float16_e6m9>::max);
+        if (Fault == fault::cut_off) return ht::bit_cast<float>(ht::bit_cast<std::uint32_t>(x) & 0xffffc000u);
+        if (Fault == fault::saturates && !ht::is_nan(x)) return x > largest ? largest : x < -largest ? -largest : x;
+        if (Fault == fault::misses_nan && ht::is_nan(x)) return 0;
+        return x;
+    }
+
+    support::float16_e6m9 inner_;
+};
+
+}  // namespace number_own_numbers_tests
+
+template <number_own_numbers_tests::fault Fault>
+struct halftone::number_traits<number_own_numbers_tests::faulty<Fault>> : halftone::number_traits<support::float16_e6m9> {
+    static constexpr const char* name = "faulty";
+    static constexpr int significand_bits = Fault == number_own_numbers_tests::fault::coarse ? 9 : 10;
+    static constexpr double max = Fault == number_own_numbers_tests::fault::of_less_range ? 0x1.ffp31 : 0x1.ffp32;
+};
+
+namespace number_own_numbers_tests {
+
+template <fault Fault>
+bool tells(const std::string& sentence) {
+    const std::string told = ht::check_number_type<faulty<Fault>>();
+    CAPTURE(told);
+    CHECK(told.find(sentence) != std::string::npos);
+    return told.find("faulty: ") == 0;
+}
+
+TEST_CASE("check_number_type: types that keep their traits") {
+    CHECK(ht::check_number_type<support::float16_e6m9>() == "");
+    CHECK(ht::check_number_type<support::log8>() == "");
+    CHECK(ht::check_number_type<support::fixed16>() == "");
+    CHECK(ht::check_number_type<ht::float16>() == "");
+    CHECK(ht::check_number_type<ht::bfloat16>() == "");
+    CHECK(ht::check_number_type<ht::float8_e4m3>() == "");
+    CHECK(ht::check_number_type<ht::float8_e5m2>() == "");
+    CHECK(ht::check_number_type<float>() == "");
+}
+
+TEST_CASE("check_number_type: types that break theirs, by the first that does") {
+    CHECK(tells<fault::cut_off>("is nearer"));
+    CHECK(tells<fault::saturates>("inf converts to 8.57315738e+09; the traits promise NaN"));
+    CHECK(tells<fault::misses_nan>("a NaN converts to a number"));
+    CHECK(tells<fault::coarse>("which has more bits than significand_bits"));
+    CHECK(tells<fault::of_less_range>("beyond max"));
+}
+
+template <class T>
+double mean_of_rounding(float x) {
+    double sum = 0;
+    // The library reads the low bits, log8 the high ones.
+    for (std::uint32_t i = 0; i < 1u << 16; ++i)
+        sum += static_cast<double>(static_cast<float>(ht::round_stochastic<T>(x, i * 0x10001u)));
+    return sum / 65536;
+}
+
+TEST_CASE("round_stochastic: the mean of roundings to a user's own type is the number") {
+    for (const float x : {0.3f, -0.3f, 1.7f, 7.1f, 0.001f, 0.0f}) {
+        CAPTURE(x);
+        CHECK(mean_of_rounding<support::float16_e6m9>(x) == doctest::Approx(static_cast<double>(x)).epsilon(1e-6));
+        CHECK(mean_of_rounding<support::fixed16>(x) == doctest::Approx(static_cast<double>(x)).epsilon(1e-4));
+        CHECK(mean_of_rounding<support::log8>(x) == doctest::Approx(static_cast<double>(x)).epsilon(1e-3));
+    }
+}
+
+}  // namespace number_own_numbers_tests

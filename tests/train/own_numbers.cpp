@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Models of several kinds learn with number types that the library does not know, by every optimizer.
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <halftone/amp.hpp>
+#include <halftone/nn/llama.hpp>
+#include <halftone/nn/resnet.hpp>
+
+#include "support/own_numbers.hpp"
+
+namespace train_own_numbers_tests {
+
+namespace ht = halftone;
+
+struct images {
+    ht::const_view<float, 4> images;
+    ht::const_view<std::int32_t, 1> labels;
+};
+struct texts {
+    ht::const_view<std::int32_t, 2> tokens, targets;
+};
+
+/// Six steps by the optimizer of these options lower the loss of one batch.
+template <class Options, class Model, class Batch>
+void learns(ht::cpu& device, Model& model, const Batch& b) {
+    typename Options::template optimizer<ht::cpu, Model> optimizer(device, model, Options{});
+    CAPTURE(optimizer.name());
+    ht::tape tape{device};
+    ht::accumulator acc{model};
+    ht::grad_scaler scaler{device, {.enabled = ht::model_needs_scaling<Model>}};
+    float first = 0, last = 0;
+    for (int i = 0; i < 6; ++i) {
+        const auto loss = model.loss(tape, b);
+        last = static_cast<float>(loss.item());
+        if (i == 0) first = last;
+        tape.backward(scaler.scale(loss), acc);
+        auto grads = scaler.unscale(acc.take());
+        optimizer.step(grads);
+        scaler.update();
+    }
+    CHECK(last < first);
+}
+
+template <class P, class... Options>
+void resnet_learns() {
+    ht::cpu device{{.threads = 2}};
+    std::vector<float> pixels(2 * 3 * 32 * 32);
+    for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<float>(i * 2654435761u % 1000) / 500 - 1;
+    const std::int32_t labels[] = {1, 3};
+    ht::nn::resnet<P> model{device, {.num_classes = 10}};
+    (learns<Options>(device, model, images{{pixels.data(), {2, 3, 32, 32}}, {labels, {2}}}), ...);
+}
+template <class P, class... Options>
+void llama_learns() {
+    ht::cpu device{{.threads = 2}};
+    std::int32_t tokens[32], targets[32];
+    for (int i = 0; i < 32; ++i) tokens[i] = i * 7 % 64, targets[i] = (i + 1) * 7 % 64;
+    ht::nn::llama<P> model{device, {.vocab_size = 64, .hidden_size = 32, .intermediate_size = 64, .num_hidden_layers = 2}};
+    (learns<Options>(device, model, texts{{tokens, {2, 16}}, {targets, {2, 16}}}), ...);
+}
+
+TEST_CASE("models learn whose masters, operands, results, gradients and sums are floats of 6 exponent bits") {
+    resnet_learns<support::pure_e6m9, ht::sgd_options>();
+    llama_learns<support::pure_e6m9, ht::adamw_options, ht::lion_options, ht::muon_options, ht::adafactor_options,
+                 ht::adamw_8bit_options>();
+}
+TEST_CASE("models learn whose operands are 8-bit logarithms, under scales") {
+    resnet_learns<support::log8_hybrid, ht::sgd_options>();
+    llama_learns<support::log8_hybrid, ht::adamw_options>();
+}
+
+}  // namespace train_own_numbers_tests
