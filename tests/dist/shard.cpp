@@ -203,7 +203,10 @@ void check_overflows(int stage, std::span<const std::pair<std::size_t, std::size
                 const numbers before = parameters();
                 const float scale = scaler.get_scale();
                 tape.backward(scaler.scale(loss_of(comm)), acc, m.parameters());
-                const auto grads = scaler.unscale(acc.take());
+                auto grads = scaler.unscale(acc.take());
+                const float norm = ht::clip_grad_norm(grads, std::numeric_limits<float>::infinity()).value();
+                CHECK(std::isfinite(norm) == (bad < 0));
+                CHECK(std::isnan(norm) == (bad >= 0 && std::isnan(value)));
                 CHECK(optimizer.step(grads).skipped() == (bad >= 0));
                 scaler.update();
                 CHECK(scaler.get_scale() == (bad >= 0 ? scale / 2 : scale * 16));

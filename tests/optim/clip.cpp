@@ -7,6 +7,7 @@
 
 #include <halftone/optim/clip.hpp>
 #include <halftone/optim/sgd.hpp>
+#include <halftone/scale/grad_scaler.hpp>
 #include <halftone/scale/static_scaler.hpp>
 
 #include "optim/small_model.hpp"
@@ -161,19 +162,48 @@ TEST_CASE("clip_grad_norm: over all models of an accumulator") {
     CHECK(ht::clip_grad_norm(device, grads, 1.0f).value() == 5.0f);
 }
 
-TEST_CASE("clip_grad_norm: if a gradient is not finite the norm is infinite and the step is skipped") {
-    ht::cpu device{{.threads = 1}};
-    model_type model{device};
-    ht::sgd optimizer{device, model, {.lr = 1}};
-    ht::accumulator acc{model, ht::unscaled};
-    small::tape tape;
-    tape.gradients = [](std::size_t entry, std::size_t) {
-        return entry == 3 ? std::numeric_limits<float>::quiet_NaN() : 1.0f;
+TEST_CASE("clip_grad_norm: the norm of gradients with a NaN is NaN, with infinities only infinity; the step is skipped") {
+    const auto check = [](float first, float last, ht::step_result want, auto&&... scaled) {
+        ht::cpu device{{.threads = 1}};
+        model_type model{device};
+        ht::sgd optimizer{device, model, {.lr = 1}};
+        ht::accumulator acc{model, scaled...};
+        small::tape tape;
+        tape.gradients = [=](std::size_t entry, std::size_t) { return entry == 0 ? first : entry == 3 ? last : 1.0f; };
+        const auto go = [&](auto& grads) {
+            for (int i = 0; i < 2; ++i) {  // clipped twice: the second reads what the first has left
+                const float norm = ht::clip_grad_norm(device, grads, 1.0f).value();
+                CHECK((want == ht::step_result::not_a_number ? ht::is_nan(norm) : norm == infinity));
+            }
+            ht::clip_grad_value(device, grads, 1.0f);
+            const float clamped = ht::clip_grad_norm(device, grads, infinity).value();
+            CHECK((want == ht::step_result::not_a_number ? ht::is_nan(clamped) : clamped == infinity));
+            CHECK(optimizer.step(grads).result() == want);
+        };
+        if constexpr (sizeof...(scaled) != 0) {
+            tape.backward(small::loss{}, acc, model.parameters());
+            auto grads = acc.take();
+            go(grads);
+        } else {
+            ht::grad_scaler scaler{device, {.init_scale = 1024}};
+            tape.backward(scaler.scale(small::loss{}), acc, model.parameters());
+            auto grads = scaler.unscale(acc.take());
+            go(grads);
+            scaler.update();
+            CHECK(scaler.get_scale() == 512);
+        }
     };
-    tape.backward(small::loss{}, acc, model.parameters());
-    auto grads = acc.take();
-    CHECK(ht::clip_grad_norm(device, grads, 1.0f).value() == infinity);
-    CHECK(optimizer.step(grads).skipped());
+    constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+    const auto check_both = [&](float first, float last, ht::step_result want) {
+        check(first, last, want, ht::unscaled);
+        check(first, last, want);
+    };
+    check_both(1, nan, ht::step_result::not_a_number);
+    check_both(nan, 1, ht::step_result::not_a_number);
+    check_both(nan, infinity, ht::step_result::not_a_number);
+    check_both(-infinity, nan, ht::step_result::not_a_number);
+    check_both(1, infinity, ht::step_result::infinity);
+    check_both(-infinity, infinity, ht::step_result::infinity);
 }
 
 TEST_CASE("clip: limits out of range, and a norm read too late") {

@@ -150,7 +150,9 @@ TEST_CASE("known norm: the step is skipped if a gradient is not finite, whicheve
         t.tape.backward(t.model.loss(t.tape, b) * static_cast<double>(odd), t.acc);
         auto grads = t.acc.take();
         CHECK(t.known(grads).empty());
-        CHECK(std::isinf(t.measured(grads)));
+        // Infinite gradients meet zeros on their way back, so that some are NaN in both runs: a sum of their squares is.
+        CHECK(std::isnan(t.in_double(grads)));
+        CHECK(std::isnan(t.measured(grads)));
         CHECK(optimizer.step(grads).skipped());
     }
 }

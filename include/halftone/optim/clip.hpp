@@ -31,7 +31,8 @@ class measured_norm {
     measured_norm(Device& device, const gradients<Any, Models>& g)
         : device_(&device), window_(&g.check("clip_grad_norm")), clock_(window_->clock), serial_(clock_->serial) {}
 
-    /// The norm before the last clip_grad_norm; infinity if a gradient is not finite. On a GPU it waits for the device.
+    /// The norm before the last clip_grad_norm; NaN if a gradient is NaN, infinity if one is infinite and none NaN. On a GPU
+    /// it waits for the device.
     /// Throws state_error once another window has begun or the accumulator has been destroyed.
     float value() const {
         if (clock_->is_gone || clock_->serial != serial_) {
@@ -84,9 +85,9 @@ void check_clip_device() {
 
 /// Clips the Euclidean norm of all gradients together to max_norm, as torch.nn.utils.clip_grad_norm_: multiplies them
 /// by max_norm / (norm + 1e-6) if that is below 1. With an infinite max_norm it only computes the norm. Returns the
-/// norm before clipping, to be read on request; the host does not wait. If a gradient is not finite the norm is
-/// infinite, and the step that follows is skipped. Throws argument_error for a max_norm that is negative or NaN, and
-/// state_error after a step with these gradients.
+/// norm before clipping, to be read on request; the host does not wait. If a gradient is NaN the norm is NaN, if one is
+/// infinite and none NaN it is infinite, as in PyTorch, and the step that follows is skipped. Throws argument_error for a
+/// max_norm that is negative or NaN, and state_error after a step with these gradients.
 template <class Device, class Any, class Models>
 measured_norm<Device> clip_grad_norm(Device& device, gradients<Any, Models>& g, float max_norm) {
     detail::check_clip_device<Device, gradients<Any, Models>>();

@@ -71,7 +71,8 @@ struct end_norm {
 }  // namespace detail
 
 /// Writes the Euclidean norm of all these gradients together, with the record's factors applied, to record->norm, and
-/// whether one is not finite to record->found_inf: kernel::found_nothing, found_infinity or found_nan. The record is in
+/// whether one is not finite to record->found_inf: kernel::found_nothing, found_infinity or found_nan. The norm is NaN
+/// if a gradient is, and infinity if one is infinite and none NaN. The record is in
 /// the device's memory and begins as kernel::gradient_record{}; ht::adamw_step and ht::sgd_step apply its factors.
 /// Gradients are contiguous, of any rank. The host does not wait. It takes no policy, since the element types determine
 /// everything. Throws shape_error.

@@ -47,7 +47,7 @@ inline constexpr std::int32_t found_nothing = 0, found_infinity = 1, found_nan =
 struct gradient_record {
     gradient_factors factors{};
     double squares = 0;          ///< the sum of v * v so far in the pass
-    float norm = 0;              ///< of v, with the current factors; infinity if a gradient is not finite
+    float norm = 0;              ///< of v, with the current factors; NaN if a gradient is, else inf if one is infinite
     float norm_before = 0;       ///< what `norm` was before the last clipping by norm
     std::int32_t found_inf = 0;  ///< the worst value found: found_infinity, found_nan
     std::int32_t outlier = 0;    ///< 1 if an outlier guard decided to skip the step
@@ -75,12 +75,14 @@ HALFTONE_HD inline void add_slab(gradient_record& r, std::int32_t& found_inf, do
     if (found > found_inf) found_inf = found;
 }
 
-/// Ends a read pass. Infinity is made from its bits, since -ffast-math does not guarantee arithmetic that gives it.
+/// Ends a read pass. Infinity and NaN are made from their bits, since -ffast-math does not guarantee arithmetic that gives
+/// them.
 HALFTONE_HD inline void end_pass(gradient_record& r) {
-    constexpr std::uint32_t infinity = 0x7f800000;
+    constexpr std::uint32_t infinity = 0x7f800000, nan = 0x7fc00000;
     constexpr double largest = static_cast<double>(gradient_factors::no_limit);
     const double norm = std::sqrt(r.squares);
-    r.norm = r.found_inf != 0 ? bit_cast<float>(infinity) : static_cast<float>(norm < largest ? norm : largest);
+    r.norm = r.found_inf != found_nothing ? bit_cast<float>(r.found_inf == found_nan ? nan : infinity)
+                                          : static_cast<float>(norm < largest ? norm : largest);
 }
 
 /// Ends the part of a pass over the gradients parts[index]; the parts before it have ended already.
