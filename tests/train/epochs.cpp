@@ -3,6 +3,8 @@
 /// Runs of num_train_epochs: their steps, rates and last steps of an epoch are those of transformers' Trainer, on one rank and on
 /// several; each row of the library's data comes once an epoch; a run that is resumed within an epoch has the same bits.
 #include <algorithm>
+#include <atomic>
+#include <cmath>
 #include <map>
 #include <span>
 #include <string>
@@ -358,6 +360,115 @@ std::string message(const auto& f) {
         return e.what();
     }
     return "no error";
+}
+
+/// Batches of line_data; step `empty`, counted from 0, has none of the rows that it is asked for, and window `empty` has none.
+struct data_with_gap {
+    line_data lines{4};
+    std::int64_t empty = -1;
+    extent window_count = 0;
+
+    line_batch sample(std::uint32_t step, extent rows) { return lines.of_epoch(0, 0, step == empty ? 0 : rows); }
+    extent windows() const { return window_count; }
+    line_batch window(extent first, extent) { return lines.of_epoch(0, first, first == empty ? 0 : 1); }
+};
+/// The same with a size that is not its rows, and no part(): its micro-batches are those that split() gives.
+struct whole_batch {
+    line_batch inner;
+    extent lost = 0;  ///< parts that split() leaves out
+    extent rows() const { return inner.rows(); }
+    extent size() const { return 7; }
+    std::vector<line_batch> split(extent count) const {
+        std::vector<line_batch> parts = inner.split(count);
+        parts.resize(parts.size() - static_cast<std::size_t>(lost), inner);
+        return parts;
+    }
+};
+struct whole_batches {
+    data_with_gap inner{};
+    extent lost = 0;
+    bool are_windows_empty = false;
+    whole_batch sample(std::uint32_t step, extent rows) { return {inner.sample(step, rows), lost}; }
+    extent windows() const { return 3; }
+    line_batch window(extent first, extent) { return inner.lines.of_epoch(0, first, are_windows_empty ? 0 : 1); }
+};
+
+TEST_CASE("batches without rows: a step is refused before anything has changed, and a window counts as nothing") {
+    const auto run_with = [](auto& data, ht::training_arguments a) {
+        ht::cpu device;
+        line model{device};
+        a.max_steps = 4;
+        ht::trainer trainer{device, model, a, by_sgd};
+        std::string said = message([&] { trainer.train(data); });
+        for (const float x : model.numbers()) CHECK(std::isfinite(x));
+        return said + ", at " + std::to_string(trainer.state().step);
+    };
+    const ht::training_arguments two_parts = of_run(1, 2, 1);
+    data_with_gap gap{.empty = 2};
+    CHECK(run_with(gap, two_parts) == "trainer: the batch of step 3 has 0 rows; expected 2, or fewer at the end of an epoch, at 2");
+    whole_batches whole{.inner = {.empty = 1}};
+    CHECK(run_with(whole, two_parts) == "trainer: the batch of step 2 has 0 rows; expected 2, or fewer at the end of an epoch, at 1");
+    whole_batches shorter{.lost = 1};
+    CHECK(run_with(shorter, two_parts) == "trainer: split(2) of the batch of step 1 gave 1 micro-batches; expected 2, at 0");
+    shorter.lost = 2;
+    CHECK(run_with(shorter, two_parts) == "trainer: split(2) of the batch of step 1 gave 0 micro-batches; expected 2, at 0");
+    shorter.lost = -1;
+    CHECK(run_with(shorter, two_parts) == "trainer: split(2) of the batch of step 1 gave 3 micro-batches; expected 2, at 0");
+
+    ht::cpu device;
+    line model{device};
+    ht::training_arguments one_at_a_time = of_run(1, 2, 1);
+    one_at_a_time.per_device_eval_batch_size = 1;
+    ht::trainer trainer{device, model, one_at_a_time, by_sgd};
+    data_with_gap all{.window_count = 3}, without{.empty = 2, .window_count = 3}, two{.window_count = 2};
+    CHECK(trainer.evaluate(without).loss == trainer.evaluate(two).loss);
+    CHECK(trainer.evaluate(without).loss != trainer.evaluate(all).loss);
+    CHECK(trainer.evaluate(without).tokens == 2);
+    whole_batches none{.are_windows_empty = true};
+    CHECK(message([&] { trainer.evaluate(none); }) == "trainer: evaluate() of data without windows; hold some of it out");
+}
+
+/// A loader of its own for each rank: one that has nothing.
+struct rank_windows {
+    line_data lines{4};
+    extent left = 0;
+    line_batch now{};
+    const line_batch* next() {
+        if (left == 0) return nullptr;
+        --left;
+        now = lines.of_epoch(0, left, 1);
+        return &now;
+    }
+    int position() const { return 0; }
+};
+
+TEST_CASE("batches without rows: of several ranks, all refuse a step, and those without windows add nothing") {
+    std::atomic<int> refused{0}, evaluated{0};
+    ht::run_ranks(2, [&](ht::communicator& comm) {
+        ht::cpu device{{.threads = 1}};
+        line model{device}, other{device};
+        ht::training_arguments a = of_run(1, 1, 1);
+        a.max_steps = 4;
+        a.per_device_eval_batch_size = 1;
+        ht::trainer trainer{device, model, a, by_sgd}, alone{device, other, a, by_sgd};
+        ht::join(trainer, comm);
+        rank_windows mine{.left = comm.rank() == 0 ? 2 : 0}, whole{.left = 2};
+        const ht::evaluation_result r = trainer.evaluate(mine);
+        CHECK(r.tokens == 2);
+        evaluated += r.loss == alone.evaluate(whole).loss;
+        data_with_gap one{.window_count = 1};  // a rank has none
+        CHECK(trainer.evaluate(one).loss == alone.evaluate(one).loss);
+        data_with_gap half{.empty = 1, .window_count = 2};  // its window has no rows
+        CHECK(trainer.evaluate(half).loss == alone.evaluate(one).loss);
+        rank_windows nothing;
+        CHECK(message([&] { trainer.evaluate(nothing); }) == "trainer: evaluate() of data without windows; hold some of it out");
+        data_with_gap gap{.empty = 1};
+        refused += message([&] { trainer.train(gap); }) ==
+                   "trainer: the batch of step 2 has 0 rows; expected 2, or fewer at the end of an epoch";
+        CHECK(trainer.state().step == 1);
+    });
+    CHECK(refused == 2);
+    CHECK(evaluated == 2);
 }
 
 TEST_CASE("epochs: data without epochs, too many steps, and a decay longer than the run") {

@@ -5,7 +5,7 @@
 ///
 ///     steps_of_epoch(103, 16)                     // 7: six of 16 rows, and one of 7
 ///     const step_rows rows{.micro_batch = 4, .accumulation = 4};
-///     rows.for_each_part(batch, f);               // of 7 rows f(4 of them, 4, 7) and f(the other 3, 3, 7)
+///     rows.for_each_part(batch, step, f);         // of 7 rows f(4 of them, 4, 7) and f(the other 3, 3, 7)
 #pragma once
 
 #include <algorithm>
@@ -48,15 +48,26 @@ struct step_rows {
     /// Calls f(micro-batch, its weight, the sum of all ranks' weights) for this rank's ones. Weights are 1. A batch at the end
     /// of an epoch has fewer rows: micro-batches as large as all others, and a last one with the rows that are left, weighted
     /// by their rows. All ranks get equally many, so that they call the model and exchange gradients together: those for whom
-    /// none is left get the first one with a weight of 0.
+    /// none is left get the first one with a weight of 0. Throws argument_error, before the first call, for a batch without rows
+    /// and for one that splits into another number of micro-batches; `step` is its number in the message.
     template <class Batch, class F>
-    void for_each_part(const Batch& batch, const F& f) const {
+    void for_each_part(const Batch& batch, std::int64_t step, const F& f) const {
         const extent count = accumulation * ranks;
+        if constexpr (requires { batch.rows() + count; }) {
+            if (batch.rows() < 1)
+                fail<argument_error>("trainer: the batch of step ", step, " has ", batch.rows(), " rows; expected ",
+                                     count * micro_batch, ", or fewer at the end of an epoch");
+        }
         if constexpr (has_row_parts<Batch>) {
             if (batch.rows() < count * micro_batch) return for_each_of_fewer(batch, f);
         }
-        extent index = 0;
-        for (const auto& micro : batch.split(count)) {
+        const auto& parts = batch.split(count);
+        extent given = 0, index = 0;
+        for ([[maybe_unused]] const auto& micro : parts) ++given;
+        if (given != count)
+            fail<argument_error>("trainer: split(", count, ") of the batch of step ", step, " gave ", given,
+                                 " micro-batches; expected ", count);
+        for (const auto& micro : parts) {
             if (index++ / accumulation == rank) f(micro, extent{1}, count);
         }
     }

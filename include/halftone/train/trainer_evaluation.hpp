@@ -47,7 +47,7 @@ class trainer_evaluation {
         evaluation_result r;
         each([&](const auto& batch, bool counts) {
             const auto loss = context_->model->loss(inference_, batch);
-            if (!counts) return;
+            if (!counts || rows_of(batch) == 0) return;
             mean.add(inference_, loss, std::as_const(*context_->model), batch);
             r.tokens += batch.size();
         });

@@ -27,7 +27,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 
 /// sample() gives the batch of a step: `rows` rows, which split into micro-batches for the model's loss. size() is its
-/// number of tokens.
+/// number of tokens. train() refuses a batch whose rows() is 0, and one that splits into another number of micro-batches.
 template <class Data>
 concept training_data = requires(Data& data, std::uint32_t step, extent rows) {
     data.sample(step, rows).split(rows);
@@ -53,7 +53,7 @@ concept epoch_data = training_data<Data> && requires(Data& data, std::uint32_t e
     { data.of_epoch(epoch, first, rows).rows() } -> std::convertible_to<extent>;
 };
 
-/// window() gives numbered windows for evaluation, a batch at a time.
+/// window() gives numbered windows for evaluation, a batch at a time. One without rows counts as nothing.
 template <class Data>
 concept evaluation_data = requires(Data& data, extent first, extent rows) {
     data.windows();

@@ -77,7 +77,7 @@ class training_step {
     template <class Batch>
     void train_on(const Batch& batch) {
         part_ = nullptr;
-        context_->rows().for_each_part(batch, [&](const auto& micro, extent weight, extent all) {
+        context_->rows().for_each_part(batch, context_->state.step + 1, [&](const auto& micro, extent weight, extent all) {
             const auto loss = [&] {
                 const scoped_range part(context_->listener, "forward", track::forward);
                 return context_->model->loss(tape, micro);

@@ -15,18 +15,25 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
+/// A batch's rows(), or its size() if it has none. The loss of a batch without rows is NaN, and does not count.
+template <class Batch>
+extent rows_of(const Batch& batch) {
+    if constexpr (requires { batch.rows(); }) {
+        return static_cast<extent>(batch.rows());
+    } else {
+        return static_cast<extent>(batch.size());
+    }
+}
+
 /// Weighted by what the loss is a mean over, if model or batch say it (autodiff/engine/share.hpp), otherwise by rows, if a batch
 /// has rows(), or by its size().
 class window_mean {
   public:
     template <class Context, class Model, class Batch>
     void add(Context& context, const variable<float, 0>& loss, const Model& model, const Batch& batch) {
-        double weight = static_cast<double>(batch.size());
-        if constexpr (has_loss_divisor<Model, Batch>) {
+        double weight = static_cast<double>(rows_of(batch));
+        if constexpr (has_loss_divisor<Model, Batch>)
             weight = share_of(context, divisor_of(model, batch)).read().counted;
-        } else if constexpr (requires { batch.rows(); }) {
-            weight = static_cast<double>(batch.rows());
-        }
         if (weight == 0) return;  // the loss is NaN
         sum_ += static_cast<double>(loss.item()) * weight;
         weights_ += weight;
