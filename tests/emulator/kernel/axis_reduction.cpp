@@ -70,6 +70,12 @@ TEST_CASE("axis_reduction on a GPU: standard deviations whose squares float does
     deviations_of_every_size<bfloat16>(device);
 }
 
+TEST_CASE("axis_reduction on a GPU: variances whose sums or squares float does not hold, and those divided by 0") {
+    emulator::device device;
+    variances_beyond_float<float>(device);
+    variances_beyond_float<bfloat16>(device);
+}
+
 TEST_CASE("axis_reduction on a GPU: running sums along an axis") {
     emulator::device device;
     every_running_sum<float, float>(device);

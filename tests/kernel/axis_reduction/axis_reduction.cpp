@@ -63,6 +63,14 @@ TEST_CASE("axis_reduction: standard deviations whose squares float does not hold
     });
 }
 
+TEST_CASE("axis_reduction: variances whose sums or squares float does not hold, and those divided by 0") {
+    support::for_each_set([](ht::isa set) {
+        ht::cpu device{{.threads = 2, .instruction_set = set}};
+        variances_beyond_float<float>(device);
+        variances_beyond_float<bfloat16>(device);
+    });
+}
+
 TEST_CASE("axis_reduction: running sums along an axis") {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 2, .instruction_set = set}};

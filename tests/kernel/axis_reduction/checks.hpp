@@ -478,12 +478,11 @@ void what_is_special(Device& device) {
     CHECK((dx[3] == 1.0f / 3 && dx[6] == 1 && dx[7] == 0 && dx[9] == 0.5f && dx[10] == 0.5f && dx[11] == 0));
 }
 
-/// Standard deviations of every size that X has: of rows and of columns, of one block and of several pieces. Every output's
-/// elements have another scale, from the smallest numbers that float has to the largest.
+/// Standard deviations, or variances, of elements of these scales, one for each output: of rows and of columns, of one
+/// block and of several pieces.
 template <class X, class Device>
-void deviations_of_every_size(Device& device) {
-    constexpr int scales[] = {-140, -126, -110, -83, -75, -64, -50, -45, -20, 0, 40, 62, 66, 83, 100, 120, 124};
-    constexpr extent outputs = static_cast<extent>(std::size(scales));
+void spreads_of_scales(Device& device, axis_operation operation, const std::vector<int>& scales) {
+    const auto outputs = static_cast<extent>(scales.size());
     for (const extent n : {2, 5, 67, 600, 20000}) {
         CAPTURE(n);
         support::random data(static_cast<std::uint64_t>(n));
@@ -493,20 +492,26 @@ void deviations_of_every_size(Device& device) {
             for (extent i = 0; i < n; ++i) {
                 const auto at = static_cast<std::size_t>(o * n + i);
                 const float bounded = std::clamp(normals[at], -4.0f, 4.0f);
-                rows[at] = static_cast<X>(std::ldexp(bounded, scales[o]));
+                rows[at] = static_cast<X>(std::ldexp(bounded, scales[static_cast<std::size_t>(o)]));
                 columns[static_cast<std::size_t>(i * outputs + o)] = rows[at];
             }
         }
         const ht::const_view<X, 2> across(rows.data(), {outputs, n}), down(columns.data(), {n, outputs});
-        for (const axis_operation operation : {axis_operation::std_dev}) {
-            forward<X, float>(device, across, ht::axes<1>, operation);
-            forward<X, float>(device, down, ht::axes<0>, operation);
-            for (const auto mode : {ht::write_mode::overwrite, ht::write_mode::add}) {
-                backward<X, float>(device, across, ht::axes<1>, operation, mode);
-                backward<X, float>(device, down, ht::axes<0>, operation, mode);
-            }
+        forward<X, float>(device, across, ht::axes<1>, operation);
+        forward<X, float>(device, down, ht::axes<0>, operation);
+        if (operation == axis_operation::var) continue;
+        for (const auto mode : {ht::write_mode::overwrite, ht::write_mode::add}) {
+            backward<X, float>(device, across, ht::axes<1>, operation, mode);
+            backward<X, float>(device, down, ht::axes<0>, operation, mode);
         }
     }
+}
+
+/// Standard deviations of every size that X has, from the smallest numbers that float has to the largest.
+template <class X, class Device>
+void deviations_of_every_size(Device& device) {
+    spreads_of_scales<X>(device, axis_operation::std_dev,
+                         {-140, -126, -110, -83, -75, -64, -50, -45, -20, 0, 40, 62, 66, 83, 100, 120, 124});
     // PyTorch 2.15 has the same on a CPU.
     for (const float a : {1e-40f, 1e-25f, 1e25f, 1e38f}) {
         const X x[] = {static_cast<X>(a), static_cast<X>(-a)};
@@ -516,6 +521,59 @@ void deviations_of_every_size(Device& device) {
         CAPTURE(a);
         CHECK(std::fabs(static_cast<double>(y) - want) <= support::rounded<float>(want, 0));
     }
+}
+
+/// The variance of `n` elements, the given ones in turn: of a row, of the middle one of three columns, which is added to 1, and
+/// of a row in 16 bits.
+template <class X, class Device>
+std::vector<double> variances_of(Device& device, const std::vector<float>& given, extent n, double correction) {
+    std::vector<X> row(static_cast<std::size_t>(n)), columns(3 * row.size(), static_cast<X>(2.0f));
+    for (std::size_t i = 0; i < row.size(); ++i)
+        row[i] = columns[3 * i + 1] = static_cast<X>(given[i % given.size()]);
+    float of_row, of_columns[]{1, 1, 1};
+    bfloat16 narrow;
+    const ht::const_view<X, 1> across(row.data(), {n});
+    const ht::const_view<X, 2> down(columns.data(), {n, 3});
+    const ht::var_options options{.correction = correction};
+    ht::var(device, across, ht::axes<0>, ht::view<float, 0>(&of_row, {}), options);
+    ht::var(device, across, ht::axes<0>, ht::view<bfloat16, 0>(&narrow, {}), options);
+    const axis_layout l = ht::kernel::axis_layout_of(down, ht::axes<0>);
+    ht::kernel::axis_reduction<Device>::run(
+        device, ht::kernel::reduction<X, float>{.x = down.data(), .layout = l, .y = of_columns, .operation = axis_operation::var,
+                                                .factor = ht::detail::variance_factor(n, options),
+                                                .mode = ht::write_mode::add});
+    return {static_cast<double>(of_row), static_cast<double>(of_columns[1]), static_cast<double>(narrow)};
+}
+
+/// Variances of which an intermediate sum or square leaves float's range, and those divided by 0.
+template <class X, class Device>
+void variances_beyond_float(Device& device) {
+    constexpr double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+    spreads_of_scales<X>(device, axis_operation::var, {-72, -66, -62, -58, -50, -45, 0, 40, 58, 61});
+    struct variance {
+        std::vector<float> elements;
+        double correction, want;  // those of PyTorch 2.15
+    };
+    const variance all[]{{{3e38f}, 0, 0},         {{-3e38f}, 0, 0},          {{3e38f, -3e38f}, 0, infinity},
+                         {{1e25f, -1e25f}, 1, infinity}, {{1e-25f, -1e-25f}, 1, 0}, {{1e-25f, -1e-25f}, 1e9, infinity},
+                         {{1e-40f, -1e-40f}, 1e9, infinity}, {{1, 3}, 1e9, infinity}, {{3e38f, -3e38f}, 1e9, infinity},
+                         {{2}, 1e9, nan},         {{0}, 1e9, nan},           {{3e38f}, 1e9, nan}};
+    for (const extent n : {2, 6, 600, 17000}) {
+        CAPTURE(n);
+        for (const variance& v : all) {
+            CAPTURE(v.elements[0]);
+            CAPTURE(v.correction);
+            for (const double correction : {v.correction, v.correction > 1 ? static_cast<double>(n) : v.correction}) {
+                for (const double got : variances_of<X>(device, v.elements, n, correction))
+                    CHECK((std::isnan(v.want) ? std::isnan(got) : got == v.want || (v.want == 0 && got == 1)));
+            }
+        }
+        // The sum of the squares is beyond float's range, and the variance is not.
+        const double large = static_cast<double>(static_cast<float>(static_cast<X>(0x1p63f))), want = large * large;
+        for (const double got : variances_of<X>(device, {0x1p63f, -0x1p63f}, n, 0)) CHECK(got == want);
+    }
+    for (const double got : variances_of<X>(device, {1.5f}, 1, 1)) CHECK(std::isnan(got));
+    for (const double got : variances_of<X>(device, {1.5f}, 1, 3)) CHECK(std::isnan(got));
 }
 
 template <class X, class Y, class Device>

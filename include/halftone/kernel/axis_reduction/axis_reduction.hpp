@@ -13,10 +13,11 @@
 /// added in double. So the error of a sum does not grow with its length. A variance takes two passes, the first for the
 /// mean; on a CPU squares are about the mean of earlier blocks, if that is near the block's own, or about that, and are
 /// joined in double. A value computed from a sum in double is rounded to float, and then once to the result's type. A
-/// variance beyond float's range may be 0, infinite or NaN; a standard deviation whose squares leave it
-/// (deviation_range), and gradients of which a factor does (deviation_slope), are computed again in double, on a CPU by
-/// one thread for all elements of the output. The gradients of both take the mean as a float, so that they are off by
-/// up to 2^-24 |mean| in units of x. The largest and the smallest element are exact; if an element is NaN, both are
+/// variance or a standard deviation of which a sum or a square leaves float's range (deviation_range), and gradients of
+/// a standard deviation of which a factor does (deviation_slope), are computed again in double, on a CPU by one thread
+/// for all elements of the output. If the divisor n - correction is 0 or less, both are infinite, and NaN if all
+/// elements are equal. The gradients of both take the mean as a float, so that they are off by up to 2^-24 |mean| in
+/// units of x. The largest and the smallest element are exact; if an element is NaN, both are
 /// NaN. A sum of exponentials subtracts the largest element first, if that is finite; on a CPU a number that differs
 /// from it by at most 2. Products are computed in blocks like sums: in float within a block, where they may leave
 /// float's range even if the whole product does not; the error of a product is one rounding per element. The gradients
@@ -181,19 +182,18 @@ struct product_shares {
     }
 };
 
-/// Which standard deviations in float follow from squares that float holds: not those that are infinite or NaN, nor
-/// those whose mean square is below 2^-96, of which squares that underflow may be more than 2^-30. They are computed in
-/// double instead.
+/// Which variances, or standard deviations, in float follow from squares that float holds: not those that are infinite
+/// or NaN, nor those whose mean square is below 2^-96, of which squares that underflow may be more than 2^-30. They are
+/// computed in double instead.
 struct deviation_range {
     float least;
 
-    /// For the square root of factor times the sum of `size` squares.
-    static deviation_range of(extent size, double factor) {
-        return {static_cast<float>(0x1p-48 * std::sqrt(factor * static_cast<double>(size)))};
+    /// For factor times the sum of `size` squares (var), or its square root (std_dev).
+    static deviation_range of(axis_operation operation, extent size, double factor) {
+        const double least = 0x1p-96 * factor * static_cast<double>(size);
+        return {static_cast<float>(operation == axis_operation::var ? least : std::sqrt(least))};
     }
-    HALFTONE_HD constexpr bool is_left_by(float deviation) const {
-        return is_nan(deviation) || is_inf(deviation) || deviation < least;
-    }
+    HALFTONE_HD constexpr bool is_left_by(float found) const { return is_nan(found) || is_inf(found) || found < least; }
 };
 /// The gradients of a standard deviation are q (x - mean), with q = factor dy / deviation, and 0 if it is 0.
 struct deviation_slope {

@@ -199,13 +199,13 @@ inline void accumulate(cpu& device, const source& x, const shape<3>& s, const si
 
 #endif
 
-/// Standard deviations, of which those in float are kept.
+/// Variances and standard deviations; of the latter those in float are kept.
 template <class X, class Y>
 void reduce_deviations(cpu& device, const reduction<X, Y>& a) {
     const extent outputs = a.layout.outputs;
-    const workspace::lease memory(device.scratch(),
-                                  a.kept == nullptr ? static_cast<std::size_t>(outputs) * sizeof(float) : 0);
-    float* const results = a.kept == nullptr ? memory.as<float>() : a.kept + outputs;
+    const bool are_kept = a.kept != nullptr && a.operation == axis_operation::std_dev;
+    const workspace::lease memory(device.scratch(), are_kept ? 0 : static_cast<std::size_t>(outputs) * sizeof(float));
+    float* const results = are_kept ? a.kept + outputs : memory.as<float>();
     const sink to = sink_of(device, results);
     reduce(device, source_of(device, a.x), a.layout, method::of(device, a.operation, a.layout.reduced_size, a.factor),
            nullptr, &to, a.kept);
@@ -222,7 +222,8 @@ struct axis_reduction<cpu> {
             fp64::reduce(device, a);
         } else {
             using namespace axis_cpu;
-            if (a.operation == axis_operation::std_dev) return reduce_deviations(device, a);
+            if (a.operation == axis_operation::var || a.operation == axis_operation::std_dev)
+                return reduce_deviations(device, a);
             const sink y = sink_of(device, a.y);
             reduce(device, source_of(device, a.x), a.layout,
                    method::of(device, a.operation, a.layout.reduced_size, a.factor), nullptr, &y, a.kept, a.mode);
@@ -253,7 +254,7 @@ struct axis_reduction<cpu> {
             const workspace::lease products(device.scratch(), a.operation == prod ? bytes : 0),
                 others(device.scratch(), a.operation == prod ? bytes : 0);
             if (a.operation == std_dev)
-                scale_by_deviations(device, l.outputs, deviation_range::of(l.reduced_size, a.factor),
+                scale_by_deviations(device, l.outputs, deviation_range::of(std_dev, l.reduced_size, a.factor),
                                     a.kept + l.outputs, static_cast<float>(a.factor), slopes);
             if (a.operation == prod) share_products(device, x, l, others.as<float>(), products.as<float>(), slopes);
             give(device, x, a.operation != sum, l, sharing_of(device, a.operation),

@@ -93,13 +93,13 @@ void reduce_along(Device& device, const reduction<X, Y>& a) {
     }
 }
 
-/// Standard deviations, of which those in float are kept.
+/// Variances and standard deviations; of the latter those in float are kept.
 template <class Device, class X, class Y>
 void reduce_deviations(Device& device, const reduction<X, Y>& a) {
     const axis_layout& l = a.layout;
-    const workspace::lease memory(device.scratch(),
-                                  a.kept == nullptr ? static_cast<std::size_t>(l.outputs) * sizeof(float) : 0);
-    float* const results = a.kept == nullptr ? memory.template as<float>() : a.kept + l.outputs;
+    const bool are_kept = a.kept != nullptr && a.operation == axis_operation::std_dev;
+    const workspace::lease memory(device.scratch(), are_kept ? 0 : static_cast<std::size_t>(l.outputs) * sizeof(float));
+    float* const results = are_kept ? a.kept + l.outputs : memory.template as<float>();
     reduce_along(device, reduction<X, float>{a.x, l, results, a.operation, a.factor, a.kept});
     finish_deviations(device, a, results);
 }
@@ -141,7 +141,7 @@ struct axis_reduction<Device> {
     static void run(Device& device, const reduction<X, Y>& a) {
         if constexpr (in_double<X, Y>) {
             fp64::reduce(device, a);
-        } else if (a.operation == axis_operation::std_dev) {
+        } else if (a.operation == axis_operation::var || a.operation == axis_operation::std_dev) {
             on_device::reduce_deviations(device, a);
         } else {
             on_device::reduce_along(device, a);

@@ -71,14 +71,15 @@ void reduce(Device& device, const reduction<X, Y>& a) {
                                  a.mode});
 }
 
-/// The end of a standard deviation that was computed in float: what is not to be trusted is computed again, and results
-/// are written to y.
+/// The end of a variance or a standard deviation that was computed in float: what is not to be trusted is computed
+/// again, and results are written to y.
 template <class X, class Y>
 struct deviation_output {
     global_span<const X> x;
     axis_layout layout;
     global_span<float> results, means;  // means are optional
     global_span<Y> y;
+    axis_operation operation;
     double factor;
     deviation_range range;
     write_mode mode;
@@ -89,8 +90,9 @@ struct deviation_output {
           results{found, a.layout.outputs},
           means{a.kept, a.layout.outputs},
           y{a.y, a.layout.outputs},
+          operation(a.operation),
           factor(a.factor),
-          range(deviation_range::of(a.layout.reduced_size, a.factor)),
+          range(deviation_range::of(a.operation, a.layout.reduced_size, a.factor)),
           mode(a.mode) {}
 
     HALFTONE_KERNEL template <class Thread>
@@ -98,7 +100,7 @@ struct deviation_output {
         const float found = thread.load(results, o);
         if (!range.is_left_by(found)) return put(thread, o, found);
         replace(thread, o,
-                reference::deviation_of(layout.reduced_size, axis_elements_of(thread, x, layout, o), factor));
+                reference::reduce_elements(operation, layout.reduced_size, axis_elements_of(thread, x, layout, o), factor));
     }
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD void put(Thread thread, extent o, float value) const {
@@ -140,7 +142,7 @@ struct slopes_beyond_float {
     explicit slopes_beyond_float(const reduction_gradient<X, Y>& a)
         : kept{a.kept, 2 * a.layout.outputs},
           dy{a.dy, a.layout.outputs},
-          range(deviation_range::of(a.layout.reduced_size, a.factor)),
+          range(deviation_range::of(a.operation, a.layout.reduced_size, a.factor)),
           factor(static_cast<float>(a.factor)) {}
 
     HALFTONE_KERNEL template <class Thread>

@@ -20,8 +20,8 @@
 /// are in double, too, but its backward pass takes the stored mean (kernel/norm/layer_norm.hpp). Values per set or per
 /// channel that follow from sums are computed in double, all other values in float; y and dx are rounded once. The sums
 /// of the gradients are computed in float within a segment (on the CPU in blocks of axis_block elements, on a GPU by
-/// one warp), and the sums of the segments are added in double, in their order. If squares overflow float, the variance
-/// is infinite and y = bias, but NaN where x - mean overflows, too. If a view has doubles, everything is computed in
+/// one warp), and the sums of the segments are added in double, in their order. If the variance is beyond float's range
+/// it is infinite and y = bias, but NaN where x - mean overflows, too. If a view has doubles, everything is computed in
 /// double. All views are contiguous.
 #pragma once
 

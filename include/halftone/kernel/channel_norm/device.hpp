@@ -140,20 +140,18 @@ struct far_mean_kernel {
 
     channel_each::far_mean<X, S> work;
 
-    grid_shape grid() const { return simt::blocks_for(work.mean.count, team::outputs); }
+    grid_shape grid() const { return team::grid(work.mean.count); }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
-        for (extent i = 0; i < team::outputs; ++i) {
-            const extent set = static_cast<extent>(simt.block().x) * team::outputs + i;
-            if (set >= work.mean.count) return;
+        team::each(simt, work.mean.count, [&](extent set) {
             const bool is_far = work.is_far(simt, set);
             reference::reduced r{0, 0};
             if (is_far)
                 r = team::variance(simt, work.x, work.layout, set, static_cast<double>(simt.load(work.mean, set)));
-            if (simt.thread() != 0) continue;
+            if (simt.thread() != 0) return;
             is_far ? work.put(simt, set, r) : work.put_nothing(simt, set);
-        }
+        });
     }
 };
 
@@ -163,11 +161,9 @@ template <simt_device Device>
 struct channel_norm<Device> {
     template <class X, class S>
     static void center(Device& device, const channel_each::far_mean<X, S>& work) {
-        if (work.layout.reduced_size <= on_device::deviation_by_warp) {
-            device.launch(on_device::far_mean_kernel<X, S, 32>{work});
-        } else {
-            device.launch(on_device::far_mean_kernel<X, S, 256>{work});
-        }
+        on_device::with_deviation_team(work.layout.reduced_size, [&]<int Threads>(on_device::constant<Threads>) {
+            device.launch(on_device::far_mean_kernel<X, S, Threads>{work});
+        });
     }
     template <class X, class Y, class S>
     static void apply(Device& device, const channel_sets& sets, const X* x, const channel_each::segment_line<S>* table,

@@ -23,7 +23,8 @@ inline namespace HALFTONE_ABI {
 
 /// The divisor of var and std.
 struct var_options {
-    double correction = 1;  ///< the sum of squares is divided by n - correction, or by 0 if that is negative
+    double correction = 1;  ///< the sum of squares is divided by n - correction, or by 0 if that is negative: then a
+                            ///< variance is infinite, and NaN of equal elements
 };
 
 namespace detail {
@@ -113,7 +114,7 @@ void mean(Device& device, const X& x, axis_list<Axes...> along, const Y& y) {
                         1.0 / static_cast<double>(size));
 }
 /// y = the variances of x along some axes: sum (x - mean)^2 / (n - correction), by default the unbiased estimate, which
-/// is NaN for one element or none. Throws shape_error.
+/// is NaN for one element or none. Right also where a sum or a square leaves float's range. Throws shape_error.
 template <class Device, class X, int... Axes, class Y>
     requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
 void var(Device& device, const X& x, axis_list<Axes...> along, const Y& y, const var_options& options = {}) {

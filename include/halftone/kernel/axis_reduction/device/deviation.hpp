@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The GPU kernels of standard deviations, and of their gradients, that float does not hold: in double, with a block of
-/// threads for each output. The kernels see to it which ones these are.
+/// The GPU kernels of variances and standard deviations, and of the latter's gradients, that float does not hold: in
+/// double, with a block of threads for each output. The kernels see to it which ones these are.
 #pragma once
 
 #include <cmath>
@@ -24,6 +24,18 @@ struct deviation_team {
     static constexpr extent outputs = Threads == 32 ? 32 : 1;
     static constexpr word shared_bytes = Threads / 32 * sizeof(double);
 
+    /// The blocks for all outputs.
+    static grid_shape grid(extent count) { return simt::blocks_for(count, outputs); }
+    /// Calls f(output) with every thread, for each of the block's outputs; there are `count` in all.
+    HALFTONE_KERNEL template <class Simt, class F>
+    HALFTONE_HD HALFTONE_INLINE static void each(Simt simt, extent count, const F& f) {
+        for (extent i = 0; i < outputs; ++i) {
+            const extent output = static_cast<extent>(simt.block().x) * outputs + i;
+            if (output >= count) return;
+            f(output);
+        }
+    }
+
     /// The mean square of an output's elements about their mean, and their mean less `origin`, in every thread.
     HALFTONE_KERNEL template <class Simt, class X>
     HALFTONE_HD static reference::reduced variance(Simt simt, const global_span<const X>& x, const axis_layout& l,
@@ -41,14 +53,22 @@ struct deviation_team {
         }
         return {simt::block_sum<Threads>(simt, squares, scratch) / size, mean};
     }
-    /// The square root of factor times the sum of squares about the mean, and the mean.
+    /// Factor times the sum of squares about the mean (var), or its square root (std_dev), and the mean.
     HALFTONE_KERNEL template <class Simt, class X>
     HALFTONE_HD static reference::reduced reduce(Simt simt, const global_span<const X>& x, const axis_layout& l,
-                                                 extent output, double factor) {
+                                                 extent output, axis_operation operation, double factor) {
         const reference::reduced r = variance(simt, x, l, output);
-        return {std::sqrt(factor * static_cast<double>(l.reduced_size) * r.value), r.kept};
+        const double square = factor * (static_cast<double>(l.reduced_size) * r.value);
+        return {operation == axis_operation::var ? square : std::sqrt(square), r.kept};
     }
 };
+
+/// Calls launch(constant<Threads>) with the size of the team that suits outputs of this number of elements.
+template <class Launch>
+void with_deviation_team(extent elements, const Launch& launch) {
+    constexpr extent by_warp = 1024;  // the largest number of elements that a warp takes
+    elements <= by_warp ? launch(constant<32>{}) : launch(constant<256>{});
+}
 
 template <class X, class Y, int Threads>
 struct deviation_output_kernel {
@@ -58,21 +78,19 @@ struct deviation_output_kernel {
 
     fp64::deviation_output<X, Y> output;
 
-    grid_shape grid() const { return simt::blocks_for(output.layout.outputs, team::outputs); }
+    grid_shape grid() const { return team::grid(output.layout.outputs); }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
-        for (extent i = 0; i < team::outputs; ++i) {
-            const extent o = static_cast<extent>(simt.block().x) * team::outputs + i;
-            if (o >= output.layout.outputs) return;
+        team::each(simt, output.layout.outputs, [&](extent o) {
             const float found = simt.load(output.results, o);
             if (!output.range.is_left_by(found)) {
                 if (simt.thread() == 0) output.put(simt, o, found);
-                continue;
+                return;
             }
-            const reference::reduced r = team::reduce(simt, output.x, output.layout, o, output.factor);
+            const reference::reduced r = team::reduce(simt, output.x, output.layout, o, output.operation, output.factor);
             if (simt.thread() == 0) output.replace(simt, o, r);
-        }
+        });
     }
 };
 
@@ -90,21 +108,19 @@ struct deviation_share_kernel {
     write_mode mode;
     fp64::slopes_beyond_float<Y> which;
 
-    grid_shape grid() const { return simt::blocks_for(layout.outputs, team::outputs); }
+    grid_shape grid() const { return team::grid(layout.outputs); }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
-        for (extent k = 0; k < team::outputs; ++k) {
-            const extent o = static_cast<extent>(simt.block().x) * team::outputs + k;
-            if (o >= layout.outputs) return;
+        team::each(simt, layout.outputs, [&](extent o) {
             if (which(simt, o)) share(simt, o);
-        }
+        });
     }
 
   private:
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void share(Simt simt, extent o) const {
-        const reference::reduced r = team::reduce(simt, x, layout, o, factor);
+        const reference::reduced r = team::reduce(simt, x, layout, o, axis_operation::std_dev, factor);
         const double slope = static_cast<double>(simt.load(which.dy, o));
         for (extent i = simt.thread(); i < layout.reduced_size; i += Threads) {
             const extent at = layout.output_offset(o) + layout.reduced_offset(i);
@@ -116,28 +132,23 @@ struct deviation_share_kernel {
     }
 };
 
-inline constexpr extent deviation_by_warp = 1024;  ///< the largest number of elements that a warp takes
-
 template <class Device, class X, class Y>
 void finish_deviations(Device& device, const reduction<X, Y>& a, float* results) {
     const fp64::deviation_output<X, Y> output(a, results);
     if (a.layout.outputs == 0) return;
-    if (a.layout.reduced_size <= deviation_by_warp) {
-        device.launch(deviation_output_kernel<X, Y, 32>{output});
-    } else {
-        device.launch(deviation_output_kernel<X, Y, 256>{output});
-    }
+    with_deviation_team(a.layout.reduced_size, [&]<int Threads>(constant<Threads>) {
+        device.launch(deviation_output_kernel<X, Y, Threads>{output});
+    });
 }
 
 template <class Device, class X, class Y>
 void share_deviations_beyond_float(Device& device, const reduction_gradient<X, Y>& a) {
     const axis_layout& l = a.layout;
-    const auto launch = [&]<int Threads>(constant<Threads>) {
+    with_deviation_team(l.reduced_size, [&]<int Threads>(constant<Threads>) {
         device.launch(deviation_share_kernel<X, Y, Threads>{fp64::span_of_layout(a.x, l), l,
                                                             fp64::span_of_layout(a.dx, l), a.factor, a.mode,
                                                             fp64::slopes_beyond_float<Y>(a)});
-    };
-    l.reduced_size <= deviation_by_warp ? launch(constant<32>{}) : launch(constant<256>{});
+    });
 }
 
 }  // namespace on_device

@@ -95,7 +95,7 @@ void share_out(Device& device, const reduction_gradient<X, Y>& a, double factor,
                                                             fp64::span_of_layout(a.dx, l),
                                                             static_cast<float>(factor),
                                                             a.mode,
-                                                            deviation_range::of(l.reduced_size, a.factor)});
+                                                            deviation_range::of(Operation, l.reduced_size, a.factor)});
     };
     constexpr int n = longest<X>;
     const axis_run last = l.is_columns() ? l.last_kept() : l.last_reduced();
