@@ -175,6 +175,52 @@ TEST_CASE("trainer: steps of another size go on with windows drawn at random, an
     CHECK(refusal(true, 2, 6) == begin + "8 rows a step of 449 windows of 8 tokens, seed 6" + end);
 }
 
+/// Windows of some text, of which a trainer does not know in which order they come.
+template <bool IsRandom>
+struct own_windows {
+    ht::language_data inner{ht::token_view{corpus}, small::options};
+    ht::language_batch sample(std::uint32_t step, ht::extent rows) { return inner.sample(step, rows); }
+};
+template <>
+struct own_windows<true> {
+    static constexpr bool draws_at_random = true;
+    ht::language_data inner{ht::token_view{corpus}, small::options};
+    ht::language_batch sample(std::uint32_t step, ht::extent rows) { return inner.sample(step, rows); }
+};
+
+TEST_CASE("trainer: what it does not know of the program's own data it does not claim, when a run is resumed") {
+    const support::temporary_folder folder;
+    const auto resume = [&]<bool IsRandom>(std::bool_constant<IsRandom>) -> std::string {
+        ht::training_arguments a = arguments_in(folder.path() / (IsRandom ? "random" : "unknown"));
+        a.save_steps = 2;
+        a.gradient_accumulation_steps = 2;
+        a.eval_steps = 0;
+        own_windows<IsRandom> data;
+        {
+            run first(a);
+            ht::trainer_checkpoints saves(first.trainer);
+            const stopper stop(first.trainer, 2);
+            first.trainer.train(data);
+        }
+        a.resume_from_checkpoint = "newest";
+        a.gradient_accumulation_steps = 1;
+        run second(a);
+        ht::trainer_checkpoints saves(second.trainer);
+        REQUIRE(saves.resumed());
+        try {
+            second.trainer.train(data);
+        } catch (const ht::argument_error& e) {
+            return e.what();
+        }
+        return {};
+    };
+    CHECK(resume(std::true_type{}).empty());
+    CHECK(resume(std::false_type{}) ==
+          "trainer: the run that is resumed had 8 rows a step, and here are 4 rows a step: unless the data draws rows at random, some "
+          "would come twice, and others not at all; expected the same, data with `static constexpr bool draws_at_random = true` "
+          "(train/training_data.hpp), or .resume_with = ht::program_arguments");
+}
+
 TEST_CASE("trainer: limits, the best model, and other metrics") {
     const support::temporary_folder folder;
     ht::training_arguments a = arguments_in(folder.path());

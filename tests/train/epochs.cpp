@@ -471,6 +471,57 @@ TEST_CASE("batches without rows: of several ranks, all refuse a step, and those 
     CHECK(evaluated == 2);
 }
 
+TEST_CASE("epochs: a schedule that the program has set stays") {
+    const auto rates = [](bool sets, std::size_t budget) {
+        ht::training_arguments a{.per_device_train_batch_size = 8, .num_train_epochs = 1, .learning_rate = 1e-3, .logging_steps = 1};
+        a.memory.budget = budget;
+        gpt_run r(a);
+        if (sets) r.trainer.optimizer().set_schedule({.shape = ht::schedule::constant, .warmup_steps = 2});
+        steps_keeper kept;
+        r.trainer.add_callback(kept);
+        r.trainer.train(r.data);
+        std::vector<double> all;
+        for (const ht::trainer_state& s : kept.steps) all.push_back(s.learning_rate);
+        return all;
+    };
+    for (const std::size_t budget : {std::size_t{0}, std::size_t{1} << 30}) {
+        CHECK(rates(true, budget) == std::vector<double>{0, 0.5e-3, 1e-3, 1e-3});
+        CHECK(rates(false, budget) == std::vector<double>{1e-3, 0.75e-3, 0.5e-3, 0.25e-3});
+    }
+}
+
+struct numbers_alone {
+    std::int32_t first = 0;
+    extent size() const { return 4; }
+    std::vector<numbers_alone> split(extent count) const { return std::vector<numbers_alone>(static_cast<std::size_t>(count)); }
+};
+struct one_number : ht::nn::model {
+    using policy = ht::full_fp32;
+    ht::nn::linear<policy> layer;
+    template <class Device>
+    explicit one_number(Device& device) : ht::nn::model(device), layer(parameters(), 2, 1) {
+        commit(*this, 1);
+    }
+    template <class Context>
+    ht::variable<float, 0> loss(Context&& ctx, const numbers_alone&) const {
+        return ht::sum(ctx, layer(ctx, ht::zeros<float>(ctx, ht::shape<2>{1, 2})));
+    }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.layer); }
+};
+
+TEST_CASE("epochs: batches that cannot be divided are named, not the data") {
+    const std::vector<int> source{0, 1, 2, 3};
+    const auto collate_alone = [](std::span<const int> all, ht::batch_memory&) { return numbers_alone{all[0]}; };
+    ht::data_loader loader{source, {.batch_size = 4}, collate_alone};
+    static_assert(!ht::epoch_data<decltype(loader)>);
+    ht::cpu device;
+    one_number model{device};
+    ht::trainer trainer{device, model, of_run(2, 2, 1), by_sgd};
+    CHECK(message([&] { trainer.train(loader); }) ==
+          "training_arguments: max_steps is -1, a run of num_train_epochs, and a batch of the data has no rows() or no "
+          "part(first, count), by which the last step of an epoch is divided (train/training_data.hpp); expected both, or max_steps");
+}
+
 TEST_CASE("epochs: data without epochs, too many steps, and a decay longer than the run") {
     ht::cpu device;
     ht::nn::gpt<ht::amp_bf16> model{device, small::config, 1};

@@ -49,6 +49,8 @@ struct schedule_options {
     std::int64_t decay_steps = 0;                  ///< for warmup_stable_decay: number of steps of the decay
     rate_curve warmup_type = rate_curve::linear;   ///< for warmup_stable_decay; others are linear
     rate_curve decay_type = rate_curve::cosine;    ///< for warmup_stable_decay
+
+    friend bool operator==(const schedule_options&, const schedule_options&) = default;
 };
 
 /// The number of steps of warm-up.

@@ -39,9 +39,10 @@ class trainer_memory {
         const std::string before = a.optim;
         follow(*choice_, asked_, *context_->model, a);
         if (a.optim != before) {
+            const schedule_options schedule = step.optimizer.base().schedule();
             step.optimizer.remake(*context_->device, *context_->model, asked_, a.optim,
                                   with_undecayed(context_->model->parameters(), groups_));
-            step.set_schedule();
+            step.renew_schedule(schedule);
         }
         return *choice_;
     }

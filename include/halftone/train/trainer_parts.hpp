@@ -149,8 +149,15 @@ class trainer_parts {
             context_.state.epoch = context_.epochs();
             if (steps == before) return;
             check_schedule(a, step_.rate());
-            step_.set_schedule();
+            step_.renew_schedule(step_.optimizer.base().schedule());
             runner_.captured().renew("the run's number of steps is another");
+        } else if constexpr (requires(std::uint32_t epoch, extent first) {
+                                 data.epoch_rows();
+                                 data.of_epoch(epoch, first, first);
+                             } && !has_row_parts<decltype(data.sample(0, 1))>) {
+            fail<argument_error>("training_arguments: max_steps is -1, a run of num_train_epochs, and a batch of the data has no "
+                                 "rows() or no part(first, count), by which the last step of an epoch is divided "
+                                 "(train/training_data.hpp); expected both, or max_steps");
         } else {
             fail<argument_error>("training_arguments: max_steps is -1, a run of num_train_epochs, and the data has no epochs "
                                  "(train/training_data.hpp); expected max_steps");
@@ -165,6 +172,11 @@ class trainer_parts {
             return;
         context_.order = before;
         context_.is_restored = true;
+        if constexpr (!requires { data.order_text(); } && !requires { requires Data::draws_at_random; })
+            fail<argument_error>("trainer: the run that is resumed had ", before, ", and here are ", now, ": unless the data draws rows "
+                                 "at random, some would come twice, and others not at all; expected the same, data with `static "
+                                 "constexpr bool draws_at_random = true` (train/training_data.hpp), or .resume_with = "
+                                 "ht::program_arguments");
         fail<argument_error>("trainer: the run that is resumed had ", before, ", and here are ", now, ": some rows would come twice, "
                              "and others not at all; expected the same, or .resume_with = ht::program_arguments");
     }

@@ -69,6 +69,11 @@ class training_step {
         schedule_options s = schedule_of(context_->arguments, rate_);
         if (s.total_steps < 0) s.total_steps = std::int64_t{1} << 40;
         optimizer.base().set_schedule(s);
+        own_schedule_ = s;
+    }
+    /// The same, unless `found`, which the optimizer had before, is one that the program has set: that stays.
+    void renew_schedule(const schedule_options& found) {
+        found == own_schedule_ ? set_schedule() : optimizer.base().set_schedule(found);
     }
     /// The optimizer's rate, which the schedule multiplies.
     double rate() const { return rate_; }
@@ -247,6 +252,7 @@ class training_step {
     std::conditional_t<watches, std::optional<overflow_finder<Device>>, no_finder> finder_{};
     bool is_updating_ = false, is_done_ = false;
     double rate_;
+    schedule_options own_schedule_{};  ///< that of the arguments, which the optimizer has unless the program sets another
     const char* part_ = nullptr;
 };
 
