@@ -71,6 +71,31 @@ TEST_CASE("axis_reduction: variances whose sums or squares float does not hold, 
     });
 }
 
+TEST_CASE("axis_reduction: equal elements, however many and however large, have a variance and a deviation of 0") {
+    support::for_each_set([](ht::isa set) {
+        ht::cpu device{{.threads = 2, .instruction_set = set}};
+        for (const float value : {0.1f, 12345.678f, -3e38f}) {
+            CAPTURE(value);
+            for (const extent n : {3, 700, 9000, 100000}) {
+                CAPTURE(n);
+                const std::vector<float> x(static_cast<std::size_t>(3 * n), value);
+                float y[3];
+                const auto all_zero = [&] { return y[0] == 0 && y[1] == 0 && y[2] == 0; };
+                const ht::const_view<float, 2> rows(x.data(), {3, n}), columns(x.data(), {n, 3});
+                const ht::view<float, 1> out(y, {3});
+                ht::var(device, rows, ht::axes<1>, out);
+                CHECK(all_zero());
+                ht::var(device, columns, ht::axes<0>, out);
+                CHECK(all_zero());
+                ht::std(device, rows, ht::axes<1>, out);
+                CHECK(all_zero());
+                ht::std(device, columns, ht::axes<0>, out);
+                CHECK(all_zero());
+            }
+        }
+    });
+}
+
 TEST_CASE("axis_reduction: running sums along an axis") {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 2, .instruction_set = set}};

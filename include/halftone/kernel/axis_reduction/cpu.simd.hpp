@@ -292,11 +292,12 @@ inline void join_exponentials(extent width, const double* found, const double* s
 }
 
 /// Sums and sums of squares about the mean, of `before` elements a column, and of `count` further ones with the sums
-/// more[j] and squares about their mean squares[j]: sums[j] and total[j] become those of both (Chan, Golub, LeVeque).
+/// more[j] and squares about their mean squares[j]: sums[j] and total[j] become those of both (Chan, Golub, LeVeque). The
+/// means are quotients, so that those of equal elements are equal.
 HALFTONE_INLINE void add_squares(double before, double count, doubles more, doubles squares, double* sums,
                                  double* total) {
-    const double share = before == 0 ? 0.0 : 1 / before, weight = before * count / (before + count);
-    const doubles old = load_doubles(sums), apart = more * (1 / count) - old * share;
+    const double weight = before * count / (before + count);
+    const doubles old = load_doubles(sums), apart = more / count - old / (before == 0 ? 1.0 : before);
     store_doubles(sums, old + more);
     store_doubles(total, load_doubles(total) + squares + apart * apart * weight);
 }
