@@ -2,6 +2,8 @@
 /// \file
 /// Attention on a tape: within bounds by running error analysis; with q, k and v in separate tensors, in one tensor, and as the
 /// same variable.
+#include <cmath>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -182,6 +184,19 @@ TEST_CASE("attention: one variable as queries, keys and values has the sum of th
     const auto twice = autodiff_test::weigh(tape, ht::self_attention<roles>(tape, qkv, heads), in.d_o.view());
     tape.backward(ht::add(tape, once, twice));
     autodiff_test::check_within(tape.gradient(qkv), plus(want.dqkv, want.dqkv));
+}
+
+TEST_CASE("attention: values whose sum before the division leaves float's range are infinite, as in PyTorch's fused kernels") {
+    ht::cpu device{{.threads = 1}};
+    ht::inference eval{device};
+    const ht::shape<4> s{1, 5, 1, 8};
+    const auto first = [&](float value) {
+        const guarded<float> zeros(std::vector<float>(40, 0.0f)), values(std::vector<float>(40, value));
+        const auto q = eval.constant(zeros.view(s));
+        return ht::attention<ht::roles<float, float, float>>(eval, q, q, eval.constant(values.view(s))).view().data()[0];
+    };
+    CHECK(first(3e38f) == std::numeric_limits<float>::infinity());
+    CHECK(std::fabs(first(6e37f) - 6e37f) <= 6e37f * 4 * static_cast<float>(support::u));
 }
 
 /// Both batch entries as packed sequences of one row, and as they are.

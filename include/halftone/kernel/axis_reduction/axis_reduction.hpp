@@ -10,9 +10,10 @@
 ///
 /// Numeric contract: elements are widened to float. Sums are computed in float within blocks of at most axis_block
 /// elements (on a GPU of more), such that a term passes through at most axis_depth additions; the sums of blocks are
-/// added in double. So the error of a sum does not grow with its length. A variance takes two passes, the first for the
-/// mean; on a CPU squares are about the mean of earlier blocks, if that is near the block's own, or about that, and are
-/// joined in double. A value computed from a sum in double is rounded to float, and then once to the result's type. A
+/// added in double. So the error of a sum does not grow with its length; but where a partial sum within a block leaves
+/// float's range, the sum is infinite or NaN. A variance takes two passes, the first for the mean; on a GPU squares are
+/// about the mean as a float, whose error's square the variance is off by; on a CPU about the mean of earlier blocks, if
+/// that is near the block's own, or about that, and are joined in double. A value computed from a sum in double is rounded to float, and then once to the result's type. A
 /// variance or a standard deviation of which a sum or a square leaves float's range (deviation_range), and gradients of
 /// a standard deviation of which a factor does (deviation_slope), are computed again in double, on a CPU by one thread
 /// for all elements of the output. If the divisor n - correction is 0 or less, both are infinite, and NaN if all
