@@ -136,6 +136,10 @@ struct changed_tensors {
         std::vector<ht::tensor_source> made;
         for (const values& v : all) {
             made.push_back({v.name, v.type, v.shape, [&v](std::byte* to, std::size_t first, std::size_t bytes) {
+                                if (ht::bits_of(v.type) % 8 != 0) {  // packed: zeros
+                                    std::fill_n(to, bytes, std::byte{0});
+                                    return;
+                                }
                                 const std::size_t each = ht::size_of(v.type);
                                 const auto* const from =
                                     reinterpret_cast<const std::byte*>(v.data.data() + first / each);
@@ -205,6 +209,14 @@ TEST_CASE("gpt2: a head that was trained apart, and a mask that is not causal, a
     CHECK(said_of(head) == "no error");
     head["lm_head.weight"].shape = {16, 32};
     CHECK(said_of(head).ends_with("lm_head.weight is F64 (16, 32), wte.weight F32 (32, 16)"));
+    // Types whose elements are packed are named, whichever of the two has one, and both.
+    head["lm_head.weight"].shape = {32, 16};
+    head["lm_head.weight"].type = ht::dtype::f4;
+    CHECK(said_of(head).ends_with("lm_head.weight is F4 (32, 16), wte.weight F32 (32, 16)"));
+    head["wte.weight"].type = ht::dtype::f6_e2m3;
+    CHECK(said_of(head).ends_with("lm_head.weight is F4 (32, 16), wte.weight F6_E2M3 (32, 16)"));
+    head["wte.weight"].type = ht::dtype::f4;
+    CHECK(said_of(head).ends_with("lm_head.weight is F4 (32, 16), wte.weight F4 (32, 16)"));
 
     changed_tensors mask;
     auto& bias = mask["h.1.attn.bias"] = {"h.1.attn.bias", {1, 1, 16, 16}, causal_mask(16), ht::dtype::f16};
