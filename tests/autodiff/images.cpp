@@ -15,6 +15,11 @@ TEST_CASE("pooling, batch_norm and group_norm on tapes: gradients against differ
     images_checks::gradients(device);
 }
 
+TEST_CASE("batch_norm and group_norm on tapes, far from zero") {
+    ht::cpu device{{.threads = 2}};
+    images_checks::far_from_zero(device);
+}
+
 using tape = ht::tape<ht::cpu>;
 using region = ht::region<ht::amp_bf16, tape>;
 using narrow = ht::variable<bfloat16, 4>;

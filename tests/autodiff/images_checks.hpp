@@ -6,6 +6,7 @@
 ///     images_checks::gradients(device);
 #pragma once
 
+#include <cmath>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -16,6 +17,7 @@
 #include <halftone/observe/check_gradients.hpp>
 #include <halftone/tensor/host_tensor.hpp>
 
+#include "support/bounds.hpp"
 #include "support/random.hpp"
 
 namespace images_checks {
@@ -89,6 +91,46 @@ void gradients(Device& device) {
         x, weight, bias);
     check(
         device, "group_norm without weight", [](auto& t, auto v) { return ht::group_norm(t, v, 2); }, x);
+}
+
+/// Batch norm and group norm of values whose mean is 1e4 and whose deviation is 0.011, in float, and in double: what the stored
+/// means lack is kept for the gradients.
+template <class Device>
+void far_from_zero(Device& device) {
+    const ht::shape<4> s{2, 4, 3, 7};
+    support::random data(8);
+    ht::host_tensor<float, 4> x(s);
+    ht::host_tensor<double, 4> exact(s);
+    for (extent i = 0; i < s.size(); ++i) {
+        x.data()[i] = 1e4f + static_cast<float>(0.011 * data.normal());
+        exact.data()[i] = static_cast<double>(x.data()[i]);
+    }
+    const auto run = [&](const auto& host, const auto& f) {
+        const auto memory = ht::to_device(device, host);
+        ht::tape tape{device};
+        const auto leaf = tape.leaf(memory.view());
+        const auto y = f(tape, leaf);
+        tape.backward(ht::sum(tape, ht::mul(tape, y, ht::mul(tape, y, y))));
+        const auto result = ht::to_host(device, y), dx = ht::to_host(device, tape.gradient(leaf));
+        std::vector<double> all;
+        for (extent i = 0; i < s.size(); ++i) all.push_back(static_cast<double>(result.data()[i]));
+        for (extent i = 0; i < s.size(); ++i) all.push_back(static_cast<double>(dx.data()[i]));
+        return all;
+    };
+    const auto compare = [&](const auto& f) {
+        const std::vector<double> got = run(x, f), want = run(exact, f);
+        const auto n = static_cast<std::size_t>(s.size());
+        double largest = 0, largest_slope = 0;
+        for (std::size_t i = 0; i < n; ++i)
+            largest = std::fmax(largest, std::fabs(want[i])), largest_slope = std::fmax(largest_slope, std::fabs(want[n + i]));
+        for (std::size_t i = 0; i < n; ++i) {
+            CHECK(std::fabs(got[i] - want[i]) <= 16 * support::u * largest);
+            CHECK(std::fabs(got[n + i] - want[n + i]) <= 64 * support::u * largest_slope);
+        }
+    };
+    const ht::absent none;
+    compare([&](auto& t, auto v) { return ht::batch_norm(t, v, none, none, none, none, {.training = true}); });
+    compare([&](auto& t, auto v) { return ht::group_norm(t, v, 2); });
 }
 
 }  // namespace images_checks

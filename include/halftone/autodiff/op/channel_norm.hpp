@@ -89,7 +89,7 @@ struct channel_norm_record {
     kernel::channel_sets sets;
     bool are_given;  ///< whether the statistics are constants, such as running ones
     variable<X, 4> x;
-    variable<S, 1> mean, rstd;
+    variable<S, 1> mean, rstd, rest;  ///< rest: what the means lack; empty for given ones, and for doubles
     gradient_of<X, 4> dx;
     gradient_of<Y, 4> dy;
     Gain gain;
@@ -114,11 +114,12 @@ struct channel_norm_record {
                                                            .are_given = are_given,
                                                            .dx_mode = to_x ? to_x.mode : write_mode::overwrite,
                                                            .gain_mode = to_gain.mode,
-                                                           .bias_mode = to_bias.mode});
+                                                           .bias_mode = to_bias.mode,
+                                                           .rest = rest.is_empty() ? nullptr : as_const(rest.view()).data()});
     }
 };
 
-/// x, normalised with the statistics that statistics(device, mean, rstd) writes. Where determines the name of the
+/// x, normalised with the statistics that statistics(device, mean, rstd, rest) writes. Where determines the name of the
 /// profiler's range: a policy, or a layer's roles.
 template <class Op, class Where, class Y, class Context, class X, class Gain, class Bias, class Statistics>
 variable<Y, 4> normalise_channels(Context&& context, const variable<X, 4>& x, const kernel::channel_sets& sets,
@@ -134,7 +135,12 @@ variable<Y, 4> normalise_channels(Context&& context, const variable<X, 4>& x, co
     expect_channels(Op::name, "bias", bias, sets.channels);
     auto mean = root.template make<S>(shape<1>{sets.sets()}, false);
     auto rstd = root.template make<S>(shape<1>{sets.sets()}, false);
-    statistics(root.device(), mean.view().data(), rstd.view().data());
+    variable<S, 1> rest;
+    if constexpr (!std::is_same_v<S, double> && !records_double_backward<Context>) {
+        if (!are_given) rest = root.template make<S>(shape<1>{sets.sets()}, false);
+    }
+    S* const lacking = rest.is_empty() ? nullptr : rest.view().data();
+    statistics(root.device(), mean.view().data(), rstd.view().data(), lacking);
     if constexpr (records_double_backward<Context>) {
         return composition<Op, void>::template run<Y>(root, x, sets, are_given, epsilon, mean, rstd, gain, bias);
     } else {
@@ -144,9 +150,9 @@ variable<Y, 4> normalise_channels(Context&& context, const variable<X, 4>& x, co
             root.device(),
             kernel::channel_norm_forward<X, W, Y>{sets, as_const(x.view()).data(), as_const(mean.view()).data(),
                                                   as_const(rstd.view()).data(), values_or_none<W>(gain),
-                                                  values_or_none<W>(bias), y.view().data(), are_given});
+                                                  values_or_none<W>(bias), y.view().data(), are_given, lacking});
         if constexpr (std::remove_cvref_t<Context>::records) {
-            if (wanted) root.record(record{sets, are_given, x, mean, rstd, gradient_of(x), gradient_of(y), gain, bias});
+            if (wanted) root.record(record{sets, are_given, x, mean, rstd, rest, gradient_of(x), gradient_of(y), gain, bias});
         }
         return y;
     }
@@ -175,8 +181,8 @@ variable<Y, 4> batch_normalised(Context&& context, const variable<X, 4>& x, cons
     // A checkpoint has updated them in its first pass.
     if (options.training && context.root().graph().is_recomputing()) of_mean = nullptr, of_var = nullptr;
     return normalise_channels<op::batch_norm, Where, Y>(
-        context, x, sets, !options.training, options.eps, gain, bias, [&](auto& device, auto* mean, auto* rstd) {
-            batch_statistics(device, sets, as_const(x.view()).data(), of_mean, of_var, options, mean, rstd);
+        context, x, sets, !options.training, options.eps, gain, bias, [&](auto& device, auto* mean, auto* rstd, auto* rest) {
+            batch_statistics(device, sets, as_const(x.view()).data(), of_mean, of_var, options, mean, rstd, rest);
         });
 }
 template <class Where, class Y, class Context, class X, class Gain, class Bias>
@@ -184,10 +190,10 @@ variable<Y, 4> group_normalised(Context&& context, const variable<X, 4>& x, exte
                                 const Bias& bias, double epsilon) {
     const kernel::channel_sets sets = group_sets(op::group_norm::name, x.shape(), num_groups);
     return normalise_channels<op::group_norm, Where, Y>(
-        context, x, sets, false, epsilon, gain, bias, [&](auto& device, auto* mean, auto* rstd) {
+        context, x, sets, false, epsilon, gain, bias, [&](auto& device, auto* mean, auto* rstd, auto* rest) {
             using S = std::remove_pointer_t<decltype(mean)>;
             kernel::channel_each::statistics(
-                device, kernel::channel_statistics<X, S>{sets, as_const(x.view()).data(), mean, rstd, epsilon});
+                device, kernel::channel_statistics<X, S>{sets, as_const(x.view()).data(), mean, rstd, epsilon, {}, rest});
         });
 }
 

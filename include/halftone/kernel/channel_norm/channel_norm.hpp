@@ -16,7 +16,8 @@
 /// Numeric contract: mean and variance are computed as by axis_reduction, in two passes. A mean is stored as a float,
 /// and x - mean is off by that rounding, 2^-24 |mean| in units of x. Where |mean| rstd is more than 2^8 (far_mean), so
 /// that y would be off by more than 2^-16 times the gain, the variance, and what the stored mean lacks, are computed in
-/// double, in the backward pass again, and y and all gradients are those of the mean in double. In layer norm such rows
+/// double, and y and all gradients are those of the mean in double. A tape keeps what the mean lacks; the functions of
+/// views compute it in the backward pass again. In layer norm such rows
 /// are in double, too, but its backward pass takes the stored mean (kernel/norm/layer_norm.hpp). Values per set or per
 /// channel that follow from sums are computed in double, all other values in float; y and dx are rounded once. The sums
 /// of the gradients are computed in float within a segment (on the CPU in blocks of axis_block elements, on a GPU by
@@ -76,6 +77,7 @@ struct channel_statistics {
     S *mean, *rstd;  ///< (sets)
     double epsilon = 1e-5;
     running_statistics<R> running{};
+    S* rest = nullptr;  ///< (sets); if not nullptr, receives what the stored means lack
 };
 template <class X, class W, class Y>
 struct channel_norm_forward {
@@ -85,7 +87,8 @@ struct channel_norm_forward {
     const S *mean, *rstd;  ///< (sets)
     const W *gain, *bias;  ///< (channels); if nullptr, 1 and 0
     Y* y;
-    bool are_given = false;  ///< as below
+    bool are_given = false;   ///< as below
+    const S* rest = nullptr;  ///< as below
 };
 template <class X, class W, class Y, class G>
 struct channel_norm_backward {
@@ -99,6 +102,7 @@ struct channel_norm_backward {
     G *dgain = nullptr, *dbias = nullptr;  ///< (channels); not computed if nullptr
     bool are_given = false;                ///< whether the statistics are constants instead of functions of x
     write_mode dx_mode = write_mode::overwrite, gain_mode = write_mode::overwrite, bias_mode = write_mode::overwrite;
+    const S* rest = nullptr;  ///< (sets): what the statistics have written; if nullptr it is computed from x again
 };
 
 /// Specialised for each device: apply(device, sets, x, table, y), sums(device, sets, x, mean, dy, sums),

@@ -49,11 +49,11 @@ inline void expect_momentum(const char* operation, double momentum) {
         fail<argument_error>(operation, ": momentum is ", momentum, "; expected 0 to 1");
 }
 
-/// Writes the statistics that batch norm uses to mean and rstd: those of the batch, or the running ones. Throws
-/// shape_error and argument_error.
+/// Writes the statistics that batch norm uses to mean and rstd: those of the batch, or the running ones; and what the
+/// batch's means lack to `rest`, if that is not nullptr. Throws shape_error and argument_error.
 template <class Device, class X, class R, class S>
 void batch_statistics(Device& device, const kernel::channel_sets& sets, const X* x, R* running_mean, R* running_var,
-                      const batch_norm_options& options, S* mean, S* rstd) {
+                      const batch_norm_options& options, S* mean, S* rstd, S* rest = nullptr) {
     expect_epsilon("batch_norm", options.eps);
     expect_momentum("batch_norm", options.momentum);
     if ((running_mean == nullptr) != (running_var == nullptr))
@@ -62,7 +62,7 @@ void batch_statistics(Device& device, const kernel::channel_sets& sets, const X*
         expect_several("batch_norm", sets);
         kernel::channel_each::statistics(
             device, kernel::channel_statistics<X, S, R>{
-                        sets, x, mean, rstd, options.eps, {running_mean, running_var, options.momentum}});
+                        sets, x, mean, rstd, options.eps, {running_mean, running_var, options.momentum}, rest});
     } else {
         if (running_mean == nullptr)
             fail<argument_error>("batch_norm: no running statistics, and without training none of the batch");

@@ -42,9 +42,9 @@ struct segment_sums {
     }
 };
 
-/// What a float mean lacks, for sets whose mean is far from zero, compared with their deviation. Either variances are
-/// given, in which case they and the means are replaced by what double gives, or rstd, and the rest of the mean is
-/// written: 0 for all other sets.
+/// What a float mean lacks, for sets whose mean is far from zero, compared with their deviation. If variances are given,
+/// they and the means are replaced by what double gives; else rstd is. The rest of the mean, 0 for all other sets, is
+/// written if there is memory for it.
 template <class X, class S>
 struct far_mean {
     global_span<const X> x;
@@ -63,10 +63,14 @@ struct far_mean {
     /// `by`: the variance of the set's elements, and the mean of their differences from the float mean.
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD void put(Thread thread, extent set, const reference::reduced& by) const {
-        if (rest.is_there()) thread.store(rest, set, static_cast<S>(by.kept));
-        if (!var.is_there()) return;
-        thread.store(var, set, static_cast<S>(by.value));
-        thread.store(better_mean, set, static_cast<S>(static_cast<double>(thread.load(mean, set)) + by.kept));
+        double lacking = by.kept;
+        if (var.is_there()) {
+            const double exact = static_cast<double>(thread.load(mean, set)) + by.kept;
+            thread.store(var, set, static_cast<S>(by.value));
+            thread.store(better_mean, set, static_cast<S>(exact));
+            lacking = exact - static_cast<double>(static_cast<S>(exact));
+        }
+        if (rest.is_there()) thread.store(rest, set, static_cast<S>(lacking));
     }
     /// With one thread per set.
     HALFTONE_KERNEL template <class Thread>

@@ -23,13 +23,14 @@ inline axis_layout layout_of(const channel_sets& s) {
     return make_axis_layout(shape<2>{s.sets(), s.set_size()}, {s.set_size(), 1}, has_two);
 }
 
-/// What the stored means of sets far from zero lack, one for each set, in `memory`, and 0 for all others. Nothing if the
-/// statistics are given, or in double.
+/// What the stored means of sets far from zero lack, one for each set, and 0 for all others: `kept`, or if that is
+/// nullptr computed, in `memory`. Nothing if the statistics are given, or in double.
 template <class Device, class X, class S>
 global_span<const S> rests(Device& device, const channel_sets& sets, const X* x, const S* mean, const S* rstd,
-                           bool are_given, S* memory) {
+                           bool are_given, const S* kept, S* memory) {
     if (std::is_same_v<S, double> || are_given || sets.elements() == 0) return {};
     const extent count = sets.sets();
+    if (kept != nullptr) return {kept, count};
     channel_norm<Device>::center(
         device, far_mean<X, S>{
                     {x, sets.elements()}, layout_of(sets), {mean, count}, {rstd, count}, {}, {}, {memory, count}, 0});
@@ -55,7 +56,8 @@ void statistics(Device& device, const channel_statistics<X, S, R>& a) {
         channel_norm<Device>::center(
             device,
             far_mean<X, S>{
-                {a.x, sets.elements()}, layout, {a.mean, count}, {}, {a.mean, count}, {var, count}, {}, a.epsilon});
+                {a.x, sets.elements()}, layout, {a.mean, count}, {}, {a.mean, count}, {var, count},
+                {a.rest, a.rest == nullptr ? 0 : count}, a.epsilon});
     const double unbiased = size < 2 ? 1.0 : static_cast<double>(size) / static_cast<double>(size - 1);
     fp64::for_each(device, count, 4,
                    finish_statistics<S, R>{{a.mean, count},
@@ -86,8 +88,8 @@ void normalise(Device& device, const channel_norm_forward<X, W, Y>& a) {
     const extent segments = sets.segments(), count = sets.sets(), channels = sets.channels;
     const workspace::lease memory(device.scratch(), static_cast<std::size_t>(segments) * sizeof(segment_line<S>));
     auto* const table = memory.template as<segment_line<S>>();
-    const workspace::lease lacking(device.scratch(), static_cast<std::size_t>(count) * sizeof(S));
-    const auto rest = rests(device, sets, a.x, a.mean, a.rstd, a.are_given, lacking.template as<S>());
+    const workspace::lease lacking(device.scratch(), a.rest == nullptr ? static_cast<std::size_t>(count) * sizeof(S) : 0);
+    const auto rest = rests(device, sets, a.x, a.mean, a.rstd, a.are_given, a.rest, lacking.template as<S>());
     fp64::for_each(device, segments, 8,
                    make_line<S, W>{sets,
                                    {a.mean, count},
@@ -110,8 +112,8 @@ void gradients(Device& device, const channel_norm_backward<X, W, Y, G>& a) {
     const workspace::lease of_slopes(device.scratch(), static_cast<std::size_t>(segments) * sizeof(segment_slope<S>));
     auto* const sums = of_sums.template as<segment_sums<S>>();
     auto* const slopes = of_slopes.template as<segment_slope<S>>();
-    const workspace::lease lacking(device.scratch(), static_cast<std::size_t>(count) * sizeof(S));
-    const auto rest = rests(device, sets, a.x, a.mean, a.rstd, a.are_given, lacking.template as<S>());
+    const workspace::lease lacking(device.scratch(), a.rest == nullptr ? static_cast<std::size_t>(count) * sizeof(S) : 0);
+    const auto rest = rests(device, sets, a.x, a.mean, a.rstd, a.are_given, a.rest, lacking.template as<S>());
     if (sums_wanted && segments > 0) channel_norm<Device>::sums(device, sets, a.x, a.mean, a.dy, sums);
     if ((a.dgain != nullptr || a.dbias != nullptr) && channels > 0) {
         fp64::for_each(device, channels, 4 * sets.images,
