@@ -16,8 +16,21 @@ namespace ht = halftone;
 using ht::amp_bf16, ht::at, ht::bfloat16, ht::full_fp32, ht::rule;
 
 using wide = ht::with_stream<amp_bf16, float>;
+using sixteen = ht::with_stream<amp_bf16, bfloat16>;
 using narrow = ht::with_stream<full_fp32, bfloat16>;
-using by_rule = ht::recipe<amp_bf16, rule<"embed", ht::with_output<amp_bf16, float>>>;
+/// Policies that state no stream, so that it is `output`.
+struct unstated {
+    using param = float;
+    using compute = bfloat16;
+    using output = bfloat16;
+    using accum = float;
+    using grad = bfloat16;
+    using accumulate = float;
+    using reduce = float;
+    using state = float;
+    static constexpr auto param_rounding = ht::rounding::nearest_even;
+};
+using by_rule = ht::recipe<unstated, rule<"embed", ht::with_output<unstated, float>>>;
 
 // ---- types
 
@@ -36,7 +49,7 @@ inline constexpr bool gives = std::is_same_v<result_on_tape<Layer, Inputs...>, R
 // Embeddings begin the stream.
 static_assert(gives<rows<float>, ht::nn::embedding<at<wide, "embed">>, ids> &&
               gives<rows<bfloat16>, ht::nn::embedding<at<narrow, "embed">>, ids> &&
-              gives<rows<bfloat16>, ht::nn::embedding<at<amp_bf16, "embed">>, ids> &&
+              gives<rows<bfloat16>, ht::nn::embedding<at<unstated, "embed">>, ids> &&
               gives<rows<float>, ht::nn::embedding<at<by_rule, "embed">>, ids>);
 static_assert(gives<rows<float>, ht::nn::token_embedding<at<wide, "embed">>, ids> &&
               gives<rows<float>, ht::nn::sparse_embedding<at<wide, "embed">>, ids>);
@@ -44,7 +57,7 @@ using pixels = ht::variable<float, 4>;
 static_assert(gives<rows<float>, ht::nn::patch_embedding<at<wide, "embed">>, pixels> &&
               gives<rows<bfloat16>, ht::nn::patch_embedding<at<narrow, "embed">>, pixels> &&
               gives<rows<float>, ht::nn::patch_embedding<at<by_rule, "embed">>, pixels> &&
-              gives<rows<bfloat16>, ht::nn::patch_embedding<at<amp_bf16, "embed">>, pixels>);
+              gives<rows<bfloat16>, ht::nn::patch_embedding<at<unstated, "embed">>, pixels>);
 
 // What does not add to the stream keeps `output`, and what does has the residual's type.
 static_assert(gives<rows<bfloat16>, ht::nn::linear<at<wide, "fc">>, rows<float>> &&
@@ -66,7 +79,7 @@ static_assert(blocks_keep<wide, float>() && blocks_keep<narrow, bfloat16>());
 static_assert(gives<rows<float>, ht::nn::stream_layer_norm<at<wide, "norm">>, rows<float>> &&
               gives<rows<float>, ht::nn::encoder<at<wide, "bert">>, ids> &&
               gives<rows<bfloat16>, ht::nn::encoder<at<narrow, "bert">>, ids> &&
-              gives<rows<bfloat16>, ht::nn::encoder<at<amp_bf16, "bert">>, ids>);
+              gives<rows<bfloat16>, ht::nn::encoder<at<unstated, "bert">>, ids>);
 
 // A layer that inherits has the stream of its region.
 using in_wide = decltype(ht::autocast<wide>(std::declval<ht::tape<ht::cpu>&>()));
@@ -124,16 +137,18 @@ TEST_CASE("stream: a GPT's stream in float has the bits of a rule that gives \"e
     const numbers got = gpt_step<wide>();
     CHECK(got == gpt_step<by_rule>());
     CHECK(got == gpt_step<wide>(1));  // each block recomputed
-    CHECK(got != gpt_step<amp_bf16>());
+    CHECK(got == gpt_step<amp_bf16>());
+    CHECK(got != gpt_step<unstated>());
+    CHECK(gpt_step<sixteen>() == gpt_step<unstated>());
 }
 
 TEST_CASE("stream: that of the policy at \"embed\" counts, before its `output` and before that of any other layer") {
-    const numbers plain = gpt_step<amp_bf16>();
-    using stated = ht::with_stream<ht::with_output<amp_bf16, float>, bfloat16>;
-    CHECK(plain == gpt_step<ht::recipe<amp_bf16, rule<"embed", stated>>>());
-    CHECK(plain == gpt_step<ht::recipe<wide, rule<"embed", amp_bf16>>>());
-    CHECK(plain == gpt_step<ht::recipe<amp_bf16, rule<"h", wide>, rule<"norm", wide>, rule<"head", wide>>>());
-    CHECK(gpt_step<wide>() == gpt_step<ht::recipe<amp_bf16, rule<"embed", wide>>>());
+    const numbers plain = gpt_step<unstated>();
+    using stated = ht::with_stream<ht::with_output<unstated, float>, bfloat16>;
+    CHECK(plain == gpt_step<ht::recipe<unstated, rule<"embed", stated>>>());
+    CHECK(plain == gpt_step<ht::recipe<wide, rule<"embed", unstated>>>());
+    CHECK(plain == gpt_step<ht::recipe<unstated, rule<"h", wide>, rule<"norm", wide>, rule<"head", wide>>>());
+    CHECK(gpt_step<wide>() == gpt_step<ht::recipe<unstated, rule<"embed", wide>>>());
 }
 
 TEST_CASE("stream: dropout in a block keeps the stream's type, and its sum is rounded once") {

@@ -56,9 +56,11 @@ static_assert(!ht::narrow_range<float> && !ht::narrow_range<bfloat16> && !ht::na
 // The residual stream is `output` unless a policy states it.
 template <class P, class T>
 inline constexpr bool has_stream = std::is_same_v<ht::detail::stream_of<P>, T>;
-static_assert(has_stream<ht::amp_bf16, bfloat16> && has_stream<ht::amp_fp16, float16> && has_stream<ht::tf32, float> &&
-              has_stream<ht::full_fp64, double> && has_stream<ht::with_output<ht::amp_bf16, float>, float>);
-static_assert(has_stream<ht::with_stream<ht::amp_bf16, float>, float> &&
-              has_stream<ht::with_output<ht::with_stream<ht::amp_bf16, float>, float16>, float>);
+static_assert(has_stream<by_hand, float> && has_stream<ht::with_output<by_hand, float16>, float16>);
+static_assert(has_stream<ht::amp_bf16, float> && has_stream<ht::amp_fp16, float> && has_stream<ht::full_fp32, float> &&
+              has_stream<ht::tf32, float> && has_stream<ht::split_fp32, float> && has_stream<ht::full_fp64, double>);
+static_assert(has_stream<ht::pure_bf16, bfloat16> && has_stream<ht::fp8_hybrid, bfloat16>);
+static_assert(has_stream<ht::with_stream<ht::amp_bf16, bfloat16>, bfloat16> &&
+              has_stream<ht::with_output<ht::pure_bf16, float>, bfloat16>);
 
 }  // namespace policy_roles_tests

@@ -70,7 +70,7 @@ struct table_of_rows {
 TEST_CASE("a layer that gives the residual stream has its type") {
     using wide = ht::with_stream<ht::amp_bf16, float>;
     CHECK(ht::policies_of<table_of_rows<wide>>()[0].out == "float");
-    CHECK(ht::policies_of<table_of_rows<ht::amp_bf16>>()[0].out == "bfloat16");
+    CHECK(ht::policies_of<table_of_rows<ht::pure_bf16>>()[0].out == "bfloat16");
     CHECK(ht::policies_of<table_of_rows<at<ht::inherit, "embed">>>()[0].out == "inherit");
     CHECK(ht::policies_of<outline::linear<wide>>()[0].out == "bfloat16");
 }

@@ -15,7 +15,7 @@
 ///
 /// The residual stream has the type of the embedding's result throughout: the `stream` of the policy at "embed", its
 /// `output` without that role. The sum of the stream and a layer's contribution is rounded once to that type, whatever the
-/// layer's own policy. ht::with_stream<ht::amp_bf16, float> makes the stream fp32, as PyTorch's autocast does.
+/// layer's own policy. Under ht::amp_bf16 and ht::amp_fp16 it is fp32, as in PyTorch's autocast.
 #pragma once
 
 #include <halftone/autodiff/op/dropout.hpp>

@@ -10,8 +10,8 @@
 /// Paths, and torchvision's below them: "embed" (class_token, encoder.pos_embedding), "embed.proj" (conv_proj),
 /// "h.*.attn.norm" (ln_1), "h.*.attn.qkv" and "h.*.attn.proj" (self_attention's in_proj and out_proj), "h.*.mlp.norm"
 /// (ln_2), "h.*.mlp.up" and "h.*.mlp.down" (mlp.0 and mlp.3), "norm" (encoder.ln), "head" (heads.head). The residual stream
-/// has the `stream` of the policy at "embed", its `output` without that role; ht::with_stream<ht::amp_bf16, float> makes it
-/// fp32, as PyTorch's autocast does.
+/// has the `stream` of the policy at "embed", its `output` without that role; under ht::amp_bf16 and ht::amp_fp16 it is
+/// fp32, as in PyTorch's autocast.
 #pragma once
 
 #include <halftone/autodiff/op/dropout.hpp>

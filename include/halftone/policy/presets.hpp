@@ -28,6 +28,7 @@ struct full_fp32 {
     using accumulate = float;
     using reduce = float;
     using state = float;
+    using stream = float;
     static constexpr rounding param_rounding = rounding::nearest_even;
 };
 
@@ -42,16 +43,18 @@ struct full_fp64 : full_fp32 {
     using accumulate = double;
     using reduce = double;
     using state = double;
+    using stream = double;
 };
 
-/// bf16 products and activations over fp32 masters, sums, gradient buffers and moments. Needs no loss scale.
+/// bf16 products and activations over fp32 masters, sums, residual stream, gradient buffers and moments. Needs no loss
+/// scale.
 struct amp_bf16 : full_fp32 {
     using compute = bfloat16;
     using output = bfloat16;
     using grad = bfloat16;
 };
 
-/// fp16 products and activations over fp32 masters, sums, gradient buffers and moments. Needs a loss scale
+/// fp16 products and activations over fp32 masters, sums, residual stream, gradient buffers and moments. Needs a loss scale
 /// (Micikevicius et al. 2018).
 struct amp_fp16 : full_fp32 {
     using compute = float16;
@@ -64,6 +67,7 @@ struct amp_fp16 : full_fp32 {
 /// with_accumulate and with_state change that.
 struct pure_bf16 : amp_bf16 {
     using param = bfloat16;
+    using stream = bfloat16;
     static constexpr rounding param_rounding = rounding::stochastic;
 };
 
@@ -91,6 +95,7 @@ struct split_fp32 : full_fp32 {
 struct fp8_hybrid : amp_bf16 {
     using compute = float8_e4m3;
     using grad = float8_e5m2;
+    using stream = bfloat16;
     using scaling = current_scaling<>;
 };
 
