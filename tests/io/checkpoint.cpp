@@ -13,6 +13,7 @@
 #include "io/run.hpp"
 #include "support/median.hpp"
 #include "support/temporary_folder.hpp"
+#include "support/unstated_stream.hpp"
 
 namespace io_checkpoint_tests {
 
@@ -63,23 +64,71 @@ TEST_CASE("checkpoint: another policy is refused with its roles, and converted o
     CHECK(other.optimizer.steps() == half.optimizer.steps());
 }
 
-TEST_CASE("checkpoint: saved without the role `stream` it has `output` there, says so, and is refused with another stream") {
+/// A model's and its optimizer's checkpoint from before policies had a role `stream`, and what a load of it does.
+TEST_CASE("checkpoint: without the role `stream`, and nothing else different, it is loaded, which the notes say") {
+    using ht::amp_bf16, ht::bfloat16, ht::with_stream;
     const support::temporary_folder folder;
-    run<ht::amp_bf16, keeping::by_adamw> silent;
-    silent.step(0);
-    silent.save(folder.path(), 1);
-    const auto path = folder.path() / "checkpoint-1";
-    run<ht::with_stream<ht::amp_bf16, ht::bfloat16>, keeping::by_adamw> same;
-    const ht::checkpoint_info info = same.load(path);
-    REQUIRE(info.notes.size() == 1);
-    CHECK(info.notes[0] == "it was saved without the role `stream`, which is then its `output`");
-    CHECK(same.model.up.weight.master()(3, 2) == silent.model.up.weight.master()(3, 2));
-    CHECK(same.optimizer.steps() == 1);
-    CHECK(silent.load(path).notes.empty());
-    run<ht::with_stream<ht::amp_bf16, float>, keeping::by_adamw> other;
+    run<support::amp_bf16_without_stream, keeping::by_adamw> old;
+    for (int i = 0; i < 3; ++i) old.step(i);
+    old.save(folder.path(), 3);
+    const auto path = folder.path() / "checkpoint-3";
+    run<with_stream<amp_bf16, bfloat16>, keeping::by_adamw> same;
+    CHECK(same.load(path).notes == std::vector<std::string>{"it was saved without the role `stream`, which is then its `output`"});
+    CHECK(support::bytes_of(same.model.parameters()) == support::bytes_of(old.model.parameters()));
+    CHECK(old.load(path).notes.empty());
+    run<amp_bf16, keeping::by_adamw> wide;
+    CHECK(wide.load(path).notes ==
+          std::vector<std::string>{"it was saved without the role `stream`: that run kept the sums of its residual stream in its "
+                                   "`output`, bfloat16, and this program keeps them in float; ht::with_stream<P, ht::bfloat16> "
+                                   "goes on as before"});
+    CHECK(support::bytes_of(wide.model.parameters()) == support::bytes_of(old.model.parameters()));
+    CHECK(wide.optimizer.steps() == 3);
+    CHECK(wide.load(path, {.policy = ht::policy_change::convert}).notes.size() == 1);
+    // With another difference it is refused for that one.
+    run<ht::with_grad<amp_bf16, float>, keeping::by_adamw> other;
     const std::string why = refusal<ht::checkpoint_error>([&] { other.load(path); });
-    has(why, "another policy: stream is bfloat16 (its `output`) there, float here: the model, down, norm, up");
+    has(why, "another policy: grad is bfloat16 there, float here: the model, down, norm, up; load it");
     CHECK(other.load(path, {.policy = ht::policy_change::convert}).notes.size() == 2);
+}
+
+TEST_CASE("checkpoint: one that states its `stream` is refused with another") {
+    const support::temporary_folder folder;
+    run<ht::with_stream<ht::amp_bf16, ht::bfloat16>, keeping::by_adamw> narrow;
+    narrow.save(folder.path(), 1);
+    const auto path = folder.path() / "checkpoint-1";
+    run<ht::amp_bf16, keeping::by_adamw> wide;
+    has(refusal<ht::checkpoint_error>([&] { wide.load(path); }),
+        "another policy: stream is bfloat16 there, float here: the model, down, norm, up");
+    CHECK(wide.load(path, {.policy = ht::policy_change::convert}).notes.size() == 1);
+    run<support::amp_bf16_without_stream, keeping::by_adamw> silent;
+    CHECK(silent.load(path).notes.empty());
+    wide.save(folder.path(), 2);
+    has(refusal<ht::checkpoint_error>([&] { silent.load(folder.path() / "checkpoint-2"); }),
+        "another policy: stream is float there, bfloat16 (its `output`) here: the model, down, norm, up");
+}
+
+/// The notes of a load into a GPT of policy Here of the checkpoint of one of policy There.
+template <class There, class Here>
+std::vector<std::string> gpt_notes() {
+    const support::temporary_folder folder;
+    ht::cpu device{{.threads = 1}};
+    const ht::nn::gpt_config config{.vocabulary = 19, .context = 8, .layers = 1, .heads = 2, .width = 16};
+    ht::nn::gpt<There> there{device, config, 7};
+    ht::nn::gpt<Here> here{device, config, 8};
+    ht::save_checkpoint(folder.path(), {.step = 1}, there);
+    return ht::load_checkpoint(folder.path() / "checkpoint-1", {}, here).notes;
+}
+
+TEST_CASE("checkpoint: in a GPT only the stream of \"embed\" counts") {
+    using old = support::amp_bf16_without_stream;
+    using ht::amp_bf16, ht::recipe, ht::rule, ht::with_output;
+    const auto changed = gpt_notes<old, amp_bf16>();
+    REQUIRE(changed.size() == 1);
+    has(changed[0], "`output`, bfloat16, and this program keeps them in float; ht::with_stream<P, ht::bfloat16> goes on");
+    const std::vector<std::string> equal{"it was saved without the role `stream`, which is then its `output`"};
+    CHECK(gpt_notes<recipe<old, rule<"embed", with_output<old, float>>>,
+                    recipe<amp_bf16, rule<"embed", with_output<amp_bf16, float>>>>() == equal);
+    CHECK(gpt_notes<ht::full_fp32, ht::full_fp32>().empty());
 }
 
 TEST_CASE("checkpoint: missing parts and open windows are refused") {

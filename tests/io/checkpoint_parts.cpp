@@ -130,19 +130,36 @@ TEST_CASE("checkpoint: roles and layers of which one side alone has some are dif
     CHECK(stamp_difference(stamp{{"a", {{"compute", "x"}, {"scaling", "y"}}}}, stamp{{"a", {{"compute", "x"}}}}) ==
           "scaling is y there, not set here: a");
     CHECK(stamp_difference(stamp{{"a", {}}}, stamp{{"a", {}}, {"b", {}}}) == "layers only here: b");
-    // A layer that states no `stream` has its `output` there.
+    CHECK(stamp_difference(stamp{{"a", {}}, {"", {}}}, stamp{{"a", {}}}) == "layers only there: the model");
+}
+
+TEST_CASE("checkpoint: a layer that states no `stream` has its `output` there") {
+    using ht::detail::stamp_difference, ht::detail::stream_notes;
+    using stamp = ht::detail::policy_stamp;
     const stamp silent{{"a", {{"output", "x"}}}}, same{{"a", {{"output", "x"}, {"stream", "x"}}}},
         other{{"a", {{"output", "x"}, {"stream", "y"}}}};
-    CHECK(stamp_difference(silent, same).empty());
+    for (const stamp& here : {silent, same, other}) CHECK(stamp_difference(silent, here).empty());
     CHECK(stamp_difference(same, silent).empty());
-    CHECK(stamp_difference(silent, other) == "stream is x (its `output`) there, y here: a");
+    CHECK(stamp_difference(same, other) == "stream is x there, y here: a");
     CHECK(stamp_difference(other, silent) == "stream is y there, x (its `output`) here: a");
-    CHECK(ht::detail::takes_output_as_stream(silent, same));
-    CHECK(ht::detail::takes_output_as_stream(silent, other));
-    CHECK_FALSE(ht::detail::takes_output_as_stream(silent, silent));
-    CHECK_FALSE(ht::detail::takes_output_as_stream(same, silent));
-    CHECK_FALSE(ht::detail::takes_output_as_stream(same, other));
-    CHECK(stamp_difference(stamp{{"a", {}}, {"", {}}}, stamp{{"a", {}}}) == "layers only there: the model");
+    CHECK(stream_notes(silent, same, {}).size() == 1);
+    CHECK(stream_notes(silent, silent, {}).empty());
+    CHECK(stream_notes(same, silent, {}).empty());
+    CHECK(stream_notes(same, other, {}).empty());
+    // Each change by itself, with the layers that it is in.
+    const stamp two{{"a", {{"output", "bfloat16"}}}, {"b", {{"output", "float16"}}}, {"c", {{"output", "float"}}}},
+        wide{{"a", {{"output", "x"}, {"stream", "float"}}},
+             {"b", {{"output", "x"}, {"stream", "float"}}},
+             {"c", {{"output", "x"}, {"stream", "float"}}}};
+    const std::string begin =
+        "it was saved without the role `stream`: that run kept the sums of its residual stream in its `output`, ";
+    const std::string a = begin + "bfloat16, and this program keeps them in float",
+                      b = begin + "float16, and this program keeps them in float";
+    CHECK(stream_notes(two, wide, {}) ==
+          std::vector<std::string>{a + " (a); ht::with_stream<P, ht::bfloat16> goes on as before",
+                                   b + " (b); ht::with_stream<P, ht::float16> goes on as before"});
+    CHECK(stream_notes(two, wide, {"b"}) == std::vector<std::string>{b + "; ht::with_stream<P, ht::float16> goes on as before"});
+    CHECK(stream_notes(two, wide, {"c"}).size() == 1);
 }
 
 TEST_CASE("checkpoint: a manifest of another form is refused, even if its checksum is right") {

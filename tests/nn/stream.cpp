@@ -9,6 +9,7 @@
 
 #include "nn/layers.hpp"
 #include "nn/oracle.hpp"
+#include "support/unstated_stream.hpp"
 
 namespace nn_stream_tests {
 
@@ -18,18 +19,8 @@ using ht::amp_bf16, ht::at, ht::bfloat16, ht::full_fp32, ht::rule;
 using wide = ht::with_stream<amp_bf16, float>;
 using sixteen = ht::with_stream<amp_bf16, bfloat16>;
 using narrow = ht::with_stream<full_fp32, bfloat16>;
-/// Policies that state no stream, so that it is `output`.
-struct unstated {
-    using param = float;
-    using compute = bfloat16;
-    using output = bfloat16;
-    using accum = float;
-    using grad = bfloat16;
-    using accumulate = float;
-    using reduce = float;
-    using state = float;
-    static constexpr auto param_rounding = ht::rounding::nearest_even;
-};
+/// Without the role, so that it is `output`.
+using unstated = support::amp_bf16_without_stream;
 using by_rule = ht::recipe<unstated, rule<"embed", ht::with_output<unstated, float>>>;
 
 // ---- types

@@ -17,7 +17,8 @@
 /// A checkpoint is a folder: model.safetensors and optimizer.safetensors, which other programs read, too, and
 /// checkpoint.json, with all counters, sizes and checksums. It is complete or not there (checkpoint/write.hpp). Loading
 /// is all or nothing: sizes, checksums, names, shapes and types are compared before anything changes, and so is the policy
-/// of every layer, role by role. Under another policy it is refused, or converted on request.
+/// of every layer, role by role. Under another policy it is refused, or converted on request. Of the optional role `stream`, which
+/// older checkpoints do not state, the notes say what it was, and what it is.
 #pragma once
 
 #include <functional>

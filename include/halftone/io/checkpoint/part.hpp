@@ -137,8 +137,8 @@ checkpoint_part model_part(Model& model) {
                                    "; load it under the same, or with .policy = ht::policy_change::convert");
         }
         if (!differs.empty()) request.notes.push_back("another policy: " + differs);
-        if (takes_output_as_stream(there, here))
-            request.notes.push_back("it was saved without the role `stream`, which is then its `output`");
+        for (const std::string& note : stream_notes(there, here, paths_of_stream(layers_of<Model>{})))
+            request.notes.push_back(note);
         return prepare_amaxes(parameters.amaxes(), saved["amaxes"], request);
     };
     p.finish = [&parameters] { parameters.refresh(); };

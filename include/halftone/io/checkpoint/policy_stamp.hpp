@@ -5,10 +5,16 @@
 ///
 ///     const detail::policy_stamp here = detail::stamp_of<Model>();
 ///     detail::stamp_difference(saved, here)          // "compute is bfloat16 there, float16 here: h.*.attn.qkv, h.*.mlp.up"; or ""
+///
+/// Checkpoints of releases without the role `stream` do not state it; their runs had their `output` there.
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 #include <halftone/io/strict_json.hpp>
 #include <halftone/io/weights.hpp>
@@ -101,17 +107,57 @@ struct told_role {
     std::string text() const { return type + (is_output ? " (its `output`)" : ""); }
 };
 
-/// Whether a layer states its `stream` here and not there, where it then is its `output`.
-inline bool takes_output_as_stream(const policy_stamp& there, const policy_stamp& here) {
-    for (const auto& [path, roles] : there) {
-        const auto found = here.find(path);
-        if (found != here.end() && found->second.count("stream") != 0 && told_role(roles, "stream").is_output)
-            return true;
-    }
-    return false;
+/// The name of a number type as programs write it.
+inline std::string spelled(const std::string& name) {
+    const bool is_halftones = name == number_traits<bfloat16>::name || name == number_traits<float16>::name;
+    return (is_halftones ? "ht::" : "") + name;
 }
 
-/// The differences in words, role by role; empty if there are none.
+/// Whether a layer states its `stream` here and not there, where it then is its `output`.
+inline bool takes_output_as_stream(const role_types& there, const role_types& here) {
+    return here.count("stream") != 0 && told_role(there, "stream").is_output;
+}
+
+/// The paths of layers whose result is the residual stream. A model of blocks of its own may have none that says so.
+template <class... Ls>
+std::set<std::string> paths_of_stream(types<Ls...>) {
+    std::set<std::string> paths;
+    const auto add = [&paths]<class L>(std::type_identity<L>) {
+        if constexpr (stream_giving<L>) paths.insert(path_of<typename L::policy>.text().data);
+    };
+    (add(std::type_identity<Ls>{}), ...);
+    return paths;
+}
+
+/// Says that a model was saved without the role `stream`, by its policies there, and what its residual stream then was and
+/// is here. Only the layers of `begin_stream` count, if it has any. Empty where `stream` was stated.
+inline std::vector<std::string> stream_notes(const policy_stamp& there, const policy_stamp& here,
+                                             const std::set<std::string>& begin_stream) {
+    std::map<std::pair<std::string, std::string>, name_list> by_change;
+    bool is_silent = false;
+    for (const auto& [path, roles] : there) {
+        const auto found = here.find(path);
+        if (found == here.end() || !takes_output_as_stream(roles, found->second)) continue;
+        is_silent = true;
+        const std::string& was = roles.at("output");
+        const std::string& is = found->second.at("stream");
+        if (was != is && (begin_stream.empty() || begin_stream.count(path) != 0))
+            by_change[{was, is}].add(path.empty() ? "the model" : path);
+    }
+    if (!is_silent) return {};
+    if (by_change.empty()) return {"it was saved without the role `stream`, which is then its `output`"};
+    std::vector<std::string> notes;
+    for (const auto& [types, paths] : by_change) {
+        const auto& [was, is] = types;
+        notes.push_back("it was saved without the role `stream`: that run kept the sums of its residual stream in its `output`, " +
+                        was + ", and this program keeps them in " + is + (by_change.size() > 1 ? " (" + paths.all() + ")" : "") +
+                        "; ht::with_stream<P, " + spelled(was) + "> goes on as before");
+    }
+    return notes;
+}
+
+/// The differences in words, role by role; empty if there are none. A `stream` that is stated only here is no difference:
+/// stream_notes() says what it changes.
 inline std::string stamp_difference(const policy_stamp& there, const policy_stamp& here) {
     std::map<std::string, name_list> by_difference;
     name_list only_there, only_here;
@@ -125,7 +171,7 @@ inline std::string stamp_difference(const policy_stamp& there, const policy_stam
         all.insert(found->second.begin(), found->second.end());
         for (const auto& [role, type] : all) {
             const told_role a(roles, role), b(found->second, role);
-            if (a.type == b.type) continue;
+            if (a.type == b.type || (role == "stream" && takes_output_as_stream(roles, found->second))) continue;
             by_difference[role + " is " + a.text() + " there, " + b.text() + " here"].add(path.empty() ? "the model"
                                                                                                        : path);
         }
