@@ -37,9 +37,6 @@ struct batch {
     batch(const batch&) = delete;
 };
 
-/// What PyTorch's autocast computes: the stream between blocks is float.
-using autocast_bf16 = ht::with_stream<ht::amp_bf16, float>;
-
 template <class P>
 void is_as_transformers_has_it() {
     const golden_case golden = read_cases("gpt2.txt").at(0);
@@ -74,7 +71,7 @@ std::string message_of(const F& f) {
 
 TEST_CASE("gpt2: the logits, loss and gradients of transformers, in float32 and, with at most twice the error, in bfloat16") {
     is_as_transformers_has_it<ht::full_fp32>();
-    is_as_transformers_has_it<autocast_bf16>();
+    is_as_transformers_has_it<ht::amp_bf16>();
 }
 
 TEST_CASE("gpt2: the tensors of a saved folder are those that it was loaded from, in one file or several") {
@@ -423,7 +420,7 @@ TEST_CASE("gpt2: the logits of a model of 124 million parameters" * doctest::ski
         return;
     }
     has_logits_of<ht::full_fp32>(named);
-    has_logits_of<autocast_bf16>(named);
+    has_logits_of<ht::amp_bf16>(named);
 }
 
 }  // namespace io_gpt2_tests

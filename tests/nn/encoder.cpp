@@ -24,7 +24,7 @@ TEST_CASE("encoder: hidden states, logits, loss and gradients are BERT's, in flo
 
 TEST_CASE("encoder: in bfloat16 the error is at most twice that of PyTorch's autocast") {
     ht::cpu device{{.threads = 2}};
-    is_as_bert<autocast_bf16>(device);
+    is_as_bert<ht::amp_bf16>(device);
 }
 
 TEST_CASE("encoder: paths") {

@@ -18,9 +18,6 @@ using namespace golden_model;
 
 constexpr int rows = 4, steps = 9;
 
-/// As PyTorch's autocast: the stream between blocks is float.
-using autocast_bf16 = ht::with_stream<ht::amp_bf16, float>;
-
 inline ht::nn::classifier_config config_of(const std::string& name) {
     ht::nn::classifier_config c{.encoder = {.vocab_size = 32,
                                             .hidden_size = 16,

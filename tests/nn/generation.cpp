@@ -44,7 +44,7 @@ void steps_are_as_one(const Config& config) {
 
 TEST_CASE("key_value_cache: a GPT's sequences in random steps have the bits of whole sequences") {
     steps_are_as_one<ht::nn::gpt<ht::amp_bf16>>(gpt_of(300));
-    steps_are_as_one<ht::nn::gpt<ht::with_stream<ht::amp_bf16, float>>>(gpt_of(300));
+    steps_are_as_one<ht::nn::gpt<ht::with_stream<ht::amp_bf16, ht::bfloat16>>>(gpt_of(300));
     steps_are_as_one<ht::nn::gpt<ht::amp_fp16>>(gpt_of(300));
     steps_are_as_one<ht::nn::gpt<ht::full_fp32>>(gpt_of(300));
 }

@@ -12,12 +12,12 @@ namespace nn_vit_bf16_tests {
 
 TEST_CASE("vit: in bfloat16 at most twice as far off as PyTorch's autocast") {
     halftone::cpu device{{.threads = 2}};
-    vision_test::is_as_vit<vision_test::autocast_bf16>(device);
+    vision_test::is_as_vit<halftone::amp_bf16>(device);
 }
 
 void check_vit_batches(int splits) {
     halftone::cpu device{{.threads = 2}};
-    halftone::nn::vit<vision_test::autocast_bf16> model{device, vision_test::small_vit()};
+    halftone::nn::vit<halftone::amp_bf16> model{device, vision_test::small_vit()};
     vision_test::generator{3}.fill(model.parameters());
     halftone::inference eval{device};
     batch_invariance::check_images(9, 12, splits, [&](const halftone::const_view<float, 4>& images) {

@@ -10,9 +10,6 @@
 
 namespace vision_test {
 
-/// What PyTorch's autocast computes: class token and positions are fp32, so that the residual stream is.
-using autocast_bf16 = ht::with_stream<ht::amp_bf16, float>;
-
 inline ht::nn::vit_config small_vit() {
     return {.image_size = 12, .patch_size = 4, .num_layers = 2, .num_heads = 4, .hidden_dim = 16, .mlp_dim = 24,
             .num_classes = 10};

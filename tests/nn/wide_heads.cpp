@@ -19,9 +19,6 @@ using namespace golden_model;
 
 constexpr int rows = 2, steps = 13;
 
-/// What PyTorch's autocast computes: the stream between blocks is float.
-using autocast_bf16 = ht::with_stream<ht::amp_bf16, float>;
-
 golden_case golden_of(const std::string& name) {
     for (const golden_case& c : read_cases("wide_heads.txt")) {
         if (c.name == name) return c;
@@ -150,7 +147,7 @@ void is_as_transformers_has_it(ht::cpu& device, Model& model, const std::string&
         [&](auto& ctx) { return model.loss(ctx, b); });
 }
 
-TEST_CASE_TEMPLATE("wide heads: a Llama's of 64 and a Qwen3's of 128", P, ht::full_fp32, autocast_bf16) {
+TEST_CASE_TEMPLATE("wide heads: a Llama's of 64 and a Qwen3's of 128", P, ht::full_fp32, ht::amp_bf16) {
     ht::cpu device{{.threads = 2}};
     ht::nn::llama<P> model{device, config_of("llama_64")};
     is_as_transformers_has_it<P>(device, model, "llama_64");
@@ -159,7 +156,7 @@ TEST_CASE_TEMPLATE("wide heads: a Llama's of 64 and a Qwen3's of 128", P, ht::fu
 }
 
 TEST_CASE_TEMPLATE("wide heads: Llama 3's of 128 at positions beyond its original context", P, ht::full_fp32,
-                   autocast_bf16) {
+                   ht::amp_bf16) {
     ht::cpu device{{.threads = 2}};
     llama_at_positions<P> model{device, config_of("llama3_128")};
     const batch b(model.parameters());
@@ -172,13 +169,13 @@ TEST_CASE_TEMPLATE("wide heads: Llama 3's of 128 at positions beyond its origina
         [&](auto& ctx) { return model.loss(ctx, b, positions); });
 }
 
-TEST_CASE_TEMPLATE("wide heads: a GPT-2's of 64", P, ht::full_fp32, autocast_bf16) {
+TEST_CASE_TEMPLATE("wide heads: a GPT-2's of 64", P, ht::full_fp32, ht::amp_bf16) {
     ht::cpu device{{.threads = 2}};
     ht::nn::gpt<P> model{device, {.vocabulary = 32, .context = 16, .layers = 1, .heads = 2, .width = 128}};
     is_as_transformers_has_it<P>(device, model, "gpt2_64");
 }
 
-TEST_CASE_TEMPLATE("wide heads: an encoder's of 64", P, ht::full_fp32, autocast_bf16) {
+TEST_CASE_TEMPLATE("wide heads: an encoder's of 64", P, ht::full_fp32, ht::amp_bf16) {
     ht::cpu device{{.threads = 2}};
     ht::nn::classifier<P> model{device,
                                 {.encoder = {.vocab_size = 32,

@@ -32,10 +32,10 @@ using fp8_with_wide_gradients = ht::with_grad<ht::fp8_hybrid, ht::bfloat16>;
 /// Layers with 8-bit operands together with others, and perceptrons that consist of several operations.
 using fp8_in_some_layers =
     ht::recipe<ht::amp_bf16, ht::rule<"h.*.attn.qkv", ht::fp8_hybrid>, ht::rule<"h.*.mlp.up", ht::fp8_hybrid>>;
-using wide_stream = ht::with_stream<ht::amp_bf16, float>;
+using narrow_stream = ht::with_stream<ht::amp_bf16, ht::bfloat16>;
 
 TEST_CASE_TEMPLATE("shadow: a GPT's step under mixed precision differs from fp32 only by rounding", P, ht::amp_bf16,
-                   ht::amp_fp16, ht::fp8_hybrid, fp8_with_wide_gradients, fp8_in_some_layers, wide_stream) {
+                   ht::amp_fp16, ht::fp8_hybrid, fp8_with_wide_gradients, fp8_in_some_layers, narrow_stream) {
     ht::cpu device{{.threads = 1}};
     overflow_checks::loop<P, ht::cpu> l(device);
     ht::shadow_twin<ht::nn::gpt<P>> twin{device, overflow_checks::config};

@@ -11,7 +11,7 @@
 /// Paths below it: "embed", "embed.types", "embed.norm", "h.*.attn.qkv", "h.*.attn.proj", "h.*.attn.norm",
 /// "h.*.mlp.up", "h.*.mlp.down", "h.*.mlp.norm", "pooler". The rows of "qkv" are the weights of transformers' query,
 /// key and value, in this order. The stream between blocks has the `stream` of "embed.norm", its `output` without that
-/// role; Under ht::amp_bf16 and ht::amp_fp16 it is fp32, as in PyTorch's autocast.
+/// role. Under ht::amp_bf16 and ht::amp_fp16 it is fp32, as in PyTorch's autocast.
 #pragma once
 
 #include <optional>

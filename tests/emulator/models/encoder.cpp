@@ -14,7 +14,7 @@ namespace ht = halftone;
 
 TEST_CASE("encoder on a GPU: in bfloat16 at most twice as far off as PyTorch's autocast") {
     ht::emulator::device device;
-    encoder_test::is_as_bert<encoder_test::autocast_bf16>(device);
+    encoder_test::is_as_bert<ht::amp_bf16>(device);
 }
 
 }  // namespace emulator_models_encoder_tests

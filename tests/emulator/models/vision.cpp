@@ -17,7 +17,7 @@ using namespace vision_test;
 
 TEST_CASE("vit on a GPU: in bfloat16 at most twice as far off as PyTorch's autocast") {
     ht::emulator::device device;
-    is_as_vit<autocast_bf16>(device);
+    is_as_vit<ht::amp_bf16>(device);
 }
 
 /// All results of a step: gradients, running statistics, and then the logits in evaluation.
