@@ -6,6 +6,7 @@
 ///     bench_train_step --json step.json --torch python3 --llmc ./llmc_step        // compared with PyTorch and llm.c
 ///     bench_train_step --growth --json growth.json                                // seconds a step for various sizes,
 ///     bench/growth_plot.py growth.json -o growth.svg                           // and a plot of them
+///     bench_train_step --stream narrow                                            // the stream in bf16, here and in PyTorch
 ///     bench_train_step --tiny                                                     // a small model: seconds
 ///
 /// A step's operations are counted as 6 N + 6 L C T a token: N parameters without the position table, L layers, width
@@ -101,9 +102,14 @@ class training {
     batch_view batch_;
 };
 
+/// amp_bf16 with its residual stream in bf16, as it was before presets had the role `stream`.
+using narrow_bf16 = ht::with_stream<ht::amp_bf16, ht::bfloat16>;
+
 struct settings : bench::options {
-    std::string llmc, growth;
+    std::string llmc, growth, stream = "preset";
     int profiled = 3;
+
+    bool is_narrow() const { return stream == "narrow"; }
 };
 
 template <class P>
@@ -122,7 +128,8 @@ void run_case(const settings& o, const bench::session& with, bench::plain_peer* 
         const auto& m = s.model;
         with.add_torch(all,
                        {{"op", "train_step"}, {"layers", m.layers}, {"heads", m.heads}, {"width", m.width}, {"vocabulary", m.vocabulary},
-                        {"context", m.context}, {"batch", s.batch}, {"length", s.length}, {"dtype", dtype}, {"compiled", compiled}},
+                        {"context", m.context}, {"batch", s.batch}, {"length", s.length}, {"dtype", dtype}, {"compiled", compiled},
+                        {"narrow_stream", std::is_same_v<P, narrow_bf16>}},
                        compiled ? "torch compiled" : "torch eager");
         if (with.torch != nullptr) all.back().run(2);  // compiles
     }
@@ -201,9 +208,10 @@ class growth {
     };
 
     /// The median time of some steps after the first.
-    double seconds_of(const point& p) const {
+    template <class P>
+    double seconds_under(const point& p) const {
         ht::cpu device{{.threads = p.threads}};
-        training<ht::amp_bf16> ours(device, p.model);
+        training<P> ours(device, p.model);
         ours.step();
         std::vector<double> samples;
         double spent = 0;
@@ -214,6 +222,9 @@ class growth {
             spent += samples.back();
         }
         return bench::quantile(samples, 0.5);
+    }
+    double seconds_of(const point& p) const {
+        return options_.is_narrow() ? seconds_under<narrow_bf16>(p) : seconds_under<ht::amp_bf16>(p);
     }
     void series(const char* name, const char* title, const std::vector<point>& points) {
         if (!report_.wants({"growth", name, "bf16"})) return;
@@ -247,10 +258,15 @@ int main(int argc, char** argv) {
     CLI::App app{"Times whole training steps of GPTs on the CPU, compared with PyTorch and llm.c."};
     app.add_option("--llmc", o.llmc, "the program built from bench/peers/llmc_step.c, for a comparison in the first case");
     app.add_option("--profile", o.profiled, "number of steps whose time is divided among their parts")->check(CLI::Range(0, 1000))->capture_default_str();
+    app.add_option("--stream", o.stream,
+                   "the residual stream of bf16 cases: preset, that of amp_bf16, fp32; narrow, bf16, with PyTorch's embeddings cast to bf16")
+        ->check(CLI::IsMember({"preset", "narrow"}))
+        ->capture_default_str();
     app.add_flag("--growth", grows, "instead: seconds per step as a function of parameters, length, micro-batch and threads");
     app.add_flag("--tiny", tiny, "a model of 2 layers of width 64 in place of the others");
     return bench::run_program("bench_train_step", app, o, argc, argv, [&](const bench::session& with) {
         with.report.note("operations", "a token: 6 N + 6 L C T; N parameters without the position table, L layers, C width, T length");
+        with.report.note("stream", o.is_narrow() ? "bf16" : "fp32");
         if (grows) {
             growth(o, with.report, with.peaks).run();
             return;
@@ -259,7 +275,12 @@ int main(int argc, char** argv) {
         if (!o.llmc.empty()) llmc = std::make_unique<bench::plain_peer>(o.llmc, o.threads);
         for (const shape& s : shapes(tiny)) {
             const bool first = s.length == 64;
-            run_case<ht::amp_bf16>(o, with, first ? llmc.get() : nullptr, s, "bf16", "bfloat16");
+            auto* const peer = first ? llmc.get() : nullptr;
+            if (o.is_narrow()) {
+                run_case<narrow_bf16>(o, with, peer, s, "bf16", "bfloat16");
+            } else {
+                run_case<ht::amp_bf16>(o, with, peer, s, "bf16", "bfloat16");
+            }
         }
         for (const shape& s : shapes(tiny)) run_case<ht::full_fp32>(o, with, nullptr, s, "fp32", "float32");
     });

@@ -2,7 +2,8 @@
 /// \file
 /// A whole training step of a small GPT and of GPT-2 124M, launched kernel by kernel and as one captured graph, in
 /// turn: the difference is the cost of the host's part. Timed from one step to the next, as in a training loop, with
-/// other tokens each time. If cuBLASLt is available, also with its products where they are faster.
+/// other tokens each time. If cuBLASLt is available, also with its products where they are faster. Compiled with
+/// BENCH_NARROW_STREAM, the residual stream is bf16 in place of the preset's fp32, as in `torch_gpu.py --stream narrow`.
 // compile: with --full, at most 150 kernels.
 #include <chrono>
 
@@ -21,7 +22,13 @@ namespace bench {
 
 namespace {
 
+#if defined(BENCH_NARROW_STREAM)
+using model_type = ht::nn::gpt<ht::with_stream<ht::amp_bf16, ht::bfloat16>>;
+constexpr const char* policy_name = "amp_bf16, bf16 stream";
+#else
 using model_type = ht::nn::gpt<ht::amp_bf16>;
+constexpr const char* policy_name = "amp_bf16";
+#endif
 
 /// A model with everything that its steps need.
 struct training {
@@ -86,7 +93,7 @@ void bench_case(const step_case& c, listener& to, const std::string& engine = "h
         plain.push_back(seconds_of(as_it_is)), graph.push_back(seconds_of(replayed));
     const timing of_plain = timing_of(plain), of_graph = timing_of(graph);
     const auto row_of = [&](const std::string& kernel, const timing& t) {
-        row r{kernel, c.shape, "amp_bf16", engine, t.median, t.p10, t.p90};
+        row r{kernel, c.shape, policy_name, engine, t.median, t.p10, t.p90};
         r.rate = static_cast<double>(c.rows * c.config.context) / t.median;
         r.unit = "tokens/s";
         return r;

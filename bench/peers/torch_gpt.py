@@ -35,8 +35,9 @@ class GPT(nn.Module):
             if p.dim() == 2:
                 nn.init.normal_(p, std=0.02 / (2 * layers) ** 0.5 if "proj" in name or "down" in name else 0.02)
 
-    def forward(self, tokens, targets):
+    def forward(self, tokens, targets, stream=None):
         x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
+        x = x if stream is None else x.to(stream)
         for block in self.blocks:
             x = block(x)
         logits = self.head(self.norm(x))
@@ -44,17 +45,19 @@ class GPT(nn.Module):
 
 
 def train_step(q):
-    """One step: {layers, heads, width, vocabulary, context, batch, length, dtype: bfloat16 (autocast) or float32, compiled}."""
+    """One step: {layers, heads, width, vocabulary, context, batch, length, dtype: bfloat16 (autocast) or float32, compiled,
+    narrow_stream: whether under autocast the embeddings' sum is cast to bfloat16, so that all sums of the residual stream are}."""
     model = GPT(q["layers"], q["heads"], q["width"], q["vocabulary"], q["context"])
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.1, fused=True)
     shape = (q["batch"], q["length"])
     tokens, targets = torch.randint(q["vocabulary"], shape), torch.randint(q["vocabulary"], shape)
     run = torch.compile(model) if q["compiled"] else model
     mixed = q["dtype"] == "bfloat16"
+    stream = torch.bfloat16 if mixed and q.get("narrow_stream") else None
 
     def step():
         with torch.autocast("cpu", torch.bfloat16, enabled=mixed):
-            loss = run(tokens, targets)
+            loss = run(tokens, targets, stream)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()

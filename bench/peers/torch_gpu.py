@@ -154,7 +154,8 @@ def own_models(torch, add):
             add(kernel, shape, "bf16", "torch", seconds, flops / seconds / 1e12, "TFLOP/s")
 
 
-def make_gpt(torch):
+def make_gpt(torch, narrow):
+    """With `narrow` the sum of the embeddings is cast to bfloat16, so that all sums of the residual stream are."""
     nn, f = torch.nn, torch.nn.functional
 
     class Block(nn.Module):
@@ -183,6 +184,7 @@ def make_gpt(torch):
 
         def forward(self, tokens, targets):
             x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
+            x = x.bfloat16() if narrow else x
             for block in self.blocks:
                 x = block(x)
             return f.cross_entropy(self.head(self.norm(x)).flatten(0, 1).float(), targets.flatten())
@@ -190,8 +192,8 @@ def make_gpt(torch):
     return Model().cuda()
 
 
-def training(torch, add, compiled, left):
-    model = make_gpt(torch)
+def training(torch, add, compiled, left, narrow):
+    model = make_gpt(torch, narrow)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     tokens = torch.randint(GPT["vocabulary"], (GPT["batch"], GPT["context"]), device="cuda")
     targets = torch.randint(GPT["vocabulary"], (GPT["batch"], GPT["context"]), device="cuda")
@@ -219,7 +221,7 @@ def training(torch, add, compiled, left):
         return
     seconds = sorted(samples)[len(samples) // 2]
     shape = "GPT {layers} x {width}, {batch} x {context} tokens, {vocabulary} classes".format(**GPT)
-    add("GPT-2 step", shape, "bf16 autocast", "torch compiled" if compiled else "torch eager", seconds,
+    add("GPT-2 step", shape, "bf16 autocast, bf16 stream" if narrow else "bf16 autocast", "torch compiled" if compiled else "torch eager", seconds,
         GPT["batch"] * GPT["context"] / seconds, "tokens/s")
 
 
@@ -228,10 +230,12 @@ def main():
     parser.add_argument("--json")
     parser.add_argument("--seconds", type=float, default=150)
     parser.add_argument("--stage", default="eager,products,attention,packed,own_models,compiled")
+    parser.add_argument("--stream", choices=["preset", "narrow"], default="preset",
+                        help="the residual stream of the training: autocast's, fp32, or bf16")
     parser.add_argument("--thin", action="store_true")
     parser.add_argument("--dry", action="store_true")
     arguments = parser.parse_args()
-    wanted = arguments.stage.split(",")
+    wanted, narrow = arguments.stage.split(","), arguments.stream == "narrow"
     if arguments.thin:
         thin()
     if arguments.dry:
@@ -259,10 +263,10 @@ def main():
     if not torch.cuda.is_available():
         print("torch_gpu: no usable GPU: torch.cuda.is_available() is False")
         return 3
-    stages = [("eager", 8, lambda: training(torch, add, False, left)), ("products", 8, lambda: products(torch, add)),
+    stages = [("eager", 8, lambda: training(torch, add, False, left, narrow)), ("products", 8, lambda: products(torch, add)),
               ("attention", 10 if arguments.thin else 35, lambda: attention(torch, add)), ("packed", 5, lambda: packed_attention(torch, add)),
               ("own_models", 5, lambda: own_models(torch, add)),
-              ("compiled", 50, lambda: training(torch, add, True, left))]
+              ("compiled", 50, lambda: training(torch, add, True, left, narrow))]
     failed = False
     for name, least, stage in stages:
         if name not in wanted:
