@@ -34,9 +34,29 @@ TEST_CASE("overflow: the report names an input of the operation that was already
     tells_a_bad_input(device);
 }
 
+/// Products that are added to the residual stream are too large for float16. Returns what the finder reports.
+template <class P>
+std::vector<ht::overflow> beyond_float16() {
+    ht::cpu device{{.threads = 1}};
+    overflow_checks::loop<P, ht::cpu> l(device);
+    ht::overflow_finder finder{device, l.tape};
+    l.scale_weight("h.1.attn.proj.weight", 0x1p20f);
+    l.scale_weight("h.1.attn.qkv.weight", 0x1p6f);
+    finder.end_step(l.step(l.whole()));
+    return finder.take(l.model);
+}
+
+TEST_CASE("overflow: a product beyond float16 overflows in a stream in float16, and not in that of amp_fp16") {
+    const auto narrow = beyond_float16<overflow_checks::narrow_fp16>();
+    REQUIRE(narrow.size() == 1);
+    CHECK(narrow[0].by.layer == "h.1.attn.proj");
+    CHECK(narrow[0].format == ht::value_format::float16);
+    for (const ht::overflow& o : beyond_float16<ht::amp_fp16>()) CHECK(o.pass == ht::pass::backward);
+}
+
 TEST_CASE("overflow: the report names a weight of the layer that is itself not finite") {
     ht::cpu device{{.threads = 1}};
-    overflow_checks::loop<ht::amp_fp16, ht::cpu> l(device);
+    overflow_checks::loop<overflow_checks::narrow_fp16, ht::cpu> l(device);
     ht::overflow_finder finder{device, l.tape};
     l.scale_weight("h.1.attn.proj.weight", 0x1p40f);  // infinite in float16
     finder.end_step(l.step(l.whole()));
