@@ -159,7 +159,7 @@ TEST_CASE("bytes of attention: of the scores of a query two floats are stored") 
           }));
 }
 
-TEST_CASE("bytes of a model in bfloat16, whose gradients of weights are floats") {
+TEST_CASE("bytes of a model in bfloat16, whose residual stream and gradients of weights are floats") {
     tape_of_work t;
     layers model{t.device};
     ht::accumulator acc{model, ht::unscaled};
@@ -171,34 +171,34 @@ TEST_CASE("bytes of a model in bfloat16, whose gradients of weights are floats")
     constexpr extent rows = 12, width = 8, hidden = 32, classes = 7, ids = 11, times = 6;
     // A token's row of the table is read for each token, also where another has the same.
     CHECK(t.told.bytes("forward embedding") == bytes_of([&](memory& m) {
-              all_of(m, "tokens", 4, rows), all_of(m, "rows of the table", 2, rows * width), all_of(m, "y", 2, rows * width);
+              all_of(m, "tokens", 4, rows), all_of(m, "rows of the table", 2, rows * width), all_of(m, "y", 4, rows * width);
               all_of(m, "positions", 2, times * width);
           }));
     CHECK(t.told.bytes("backward embedding") == bytes_of([&](memory& m) {
               for (extent i = 0; i < rows; ++i) {
                   m("tokens", 4, i);
                   for (extent d = 0; d < width; ++d)
-                      m("dy", 2, i * width + d), m("dtable", 4, tokens[static_cast<std::size_t>(i)] * width + d), m("dpositions", 4, i % times * width + d);
+                      m("dy", 4, i * width + d), m("dtable", 4, tokens[static_cast<std::size_t>(i)] * width + d), m("dpositions", 4, i % times * width + d);
               }
           }));
     static_assert(ids == 11, "all ids are among the tokens");
     CHECK(t.told.bytes("forward linear") == bytes_of([](memory& m) {  // two of them
-              product_of{"h", "w", "x", 2, 2, 2}(m, rows, width, width), all_of(m, "bias", 2, width);
-              product_of{"x2", "head", "logits", 2, 2, 2}(m, rows, width, classes), all_of(m, "bias of the head", 2, classes);
+              product_of{"h", "w", "x", 4, 2, 2}(m, rows, width, width), all_of(m, "bias", 2, width);
+              product_of{"x2", "head", "logits", 4, 2, 2}(m, rows, width, classes), all_of(m, "bias of the head", 2, classes);
           }));
     CHECK(t.told.bytes("backward linear") == bytes_of([](memory& m) {
-              product_of{"dx", "w", "dh", 2, 2, 2}(m, rows, width, width), product_of{"h", "dx", "dw", 2, 2, 4}(m, width, rows, width);
+              product_of{"dx", "w", "dh", 2, 2, 4}(m, rows, width, width), product_of{"h", "dx", "dw", 4, 2, 4}(m, width, rows, width);
               all_of(m, "dbias", 4, width);
-              product_of{"dlogits", "head", "dx2", 2, 2, 2}(m, rows, classes, width);
-              product_of{"x2", "dlogits", "dhead", 2, 2, 4}(m, width, rows, classes), all_of(m, "dbias of the head", 4, classes);
+              product_of{"dlogits", "head", "dx2", 2, 2, 4}(m, rows, classes, width);
+              product_of{"x2", "dlogits", "dhead", 4, 2, 4}(m, width, rows, classes), all_of(m, "dbias of the head", 4, classes);
           }));
     CHECK(t.told.bytes("forward mlp") == bytes_of([](memory& m) {
               product_of{"x", "up", "pre", 2, 2, 2}(m, rows, width, hidden), all_of(m, "bias of up", 2, hidden);
-              product_of{"gelu", "down", "y", 2, 2, 2}(m, rows, hidden, width), all_of(m, "bias of down", 2, width);
-              all_of(m, "residual", 2, rows * width);
+              product_of{"gelu", "down", "y", 2, 2, 4}(m, rows, hidden, width), all_of(m, "bias of down", 2, width);
+              all_of(m, "residual", 4, rows * width);
           }));
     CHECK(t.told.bytes("backward mlp") == bytes_of([](memory& m) {
-              product_of{"gelu", "dy", "ddown", 2, 2, 4}(m, hidden, rows, width), all_of(m, "dbias of down", 4, width);
+              product_of{"gelu", "dy", "ddown", 2, 4, 4}(m, hidden, rows, width), all_of(m, "dbias of down", 4, width);
               all_of(m, "down", 2, width * hidden), all_of(m, "pre", 2, rows * hidden);  // the gradient of pre is not stored
               all_of(m, "up", 2, width * hidden), all_of(m, "dx", 2, rows * width), all_of(m, "x", 2, rows * width);
               all_of(m, "dup", 4, width * hidden), all_of(m, "dbias of up", 4, hidden);
