@@ -31,7 +31,7 @@ struct dense_embedding {
     dense_embedding(ht::store& s, ht::extent rows, ht::extent columns)
         : table{s.add<P, operation>("table", ht::shape<2>{rows, columns}, {.deviation = 0.02f})} {}
     auto operator()(auto& tape, const ht::const_view<std::int32_t, 2>& ids) const {
-        return ht::embedding<ht::layer_roles<P, operation, decltype(tape)>>(tape, ids, table, ht::absent{});
+        return ht::embedding<ht::stream_roles<P, operation, decltype(tape)>>(tape, ids, table, ht::absent{});
     }
     static decltype(auto) visit(auto&&, auto&& f) { return f(); }
 };

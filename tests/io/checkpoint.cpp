@@ -73,14 +73,16 @@ TEST_CASE("checkpoint: without the role `stream`, and nothing else different, it
     old.save(folder.path(), 3);
     const auto path = folder.path() / "checkpoint-3";
     run<with_stream<amp_bf16, bfloat16>, keeping::by_adamw> same;
-    CHECK(same.load(path).notes == std::vector<std::string>{"it was saved without the role `stream`, which is then its `output`"});
+    CHECK(same.load(path).notes ==
+          std::vector<std::string>{"it was saved without the role `stream`, which is then its `output`"});
     CHECK(support::bytes_of(same.model.parameters()) == support::bytes_of(old.model.parameters()));
     CHECK(old.load(path).notes.empty());
     run<amp_bf16, keeping::by_adamw> wide;
     CHECK(wide.load(path).notes ==
-          std::vector<std::string>{"it was saved without the role `stream`: that run kept the sums of its residual stream in its "
-                                   "`output`, bfloat16, and this program keeps them in float; ht::with_stream<P, ht::bfloat16> "
-                                   "goes on as before"});
+          std::vector<std::string>{
+              "it was saved without the role `stream`: that run kept the sums of its residual stream in its "
+              "`output`, bfloat16, and this program keeps them in float; ht::with_stream<P, ht::bfloat16> "
+              "goes on as before"});
     CHECK(support::bytes_of(wide.model.parameters()) == support::bytes_of(old.model.parameters()));
     CHECK(wide.optimizer.steps() == 3);
     CHECK(wide.load(path, {.policy = ht::policy_change::convert}).notes.size() == 1);
@@ -124,7 +126,8 @@ TEST_CASE("checkpoint: in a GPT only the stream of \"embed\" counts") {
     using ht::amp_bf16, ht::recipe, ht::rule, ht::with_output;
     const auto changed = gpt_notes<old, amp_bf16>();
     REQUIRE(changed.size() == 1);
-    has(changed[0], "`output`, bfloat16, and this program keeps them in float; ht::with_stream<P, ht::bfloat16> goes on");
+    has(changed[0],
+        "`output`, bfloat16, and this program keeps them in float; ht::with_stream<P, ht::bfloat16> goes on");
     const std::vector<std::string> equal{"it was saved without the role `stream`, which is then its `output`"};
     CHECK(gpt_notes<recipe<old, rule<"embed", with_output<old, float>>>,
                     recipe<amp_bf16, rule<"embed", with_output<amp_bf16, float>>>>() == equal);

@@ -158,7 +158,8 @@ TEST_CASE("checkpoint: a layer that states no `stream` has its `output` there") 
     CHECK(stream_notes(two, wide, {}) ==
           std::vector<std::string>{a + " (a); ht::with_stream<P, ht::bfloat16> goes on as before",
                                    b + " (b); ht::with_stream<P, ht::float16> goes on as before"});
-    CHECK(stream_notes(two, wide, {"b"}) == std::vector<std::string>{b + "; ht::with_stream<P, ht::float16> goes on as before"});
+    CHECK(stream_notes(two, wide, {"b"}) ==
+          std::vector<std::string>{b + "; ht::with_stream<P, ht::float16> goes on as before"});
     CHECK(stream_notes(two, wide, {"c"}).size() == 1);
 }
 

@@ -190,7 +190,9 @@ void expect_nothing_behind_the_warm_up(const ht::nn::gpt_config& config) {
     }
 }
 
-TEST_CASE("arenas: after a warm-up at the largest length, or of planned ones at all, 10,000 steps of random lengths reserve nothing more") {
+TEST_CASE(
+    "arenas: after a warm-up at the largest length, or of planned ones at all, 10,000 steps of random lengths reserve "
+    "nothing more") {
     // Its blocks are a caching arena's large ones at the largest length, and small ones at others.
     expect_nothing_behind_the_warm_up({.vocabulary = 256, .context = 1024, .layers = 4, .heads = 8, .width = 640});
 }

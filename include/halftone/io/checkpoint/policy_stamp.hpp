@@ -108,7 +108,7 @@ struct told_role {
 };
 
 /// The name of a number type as programs write it.
-inline std::string spelled(const std::string& name) {
+inline std::string as_written(const std::string& name) {
     const bool is_halftones = name == number_traits<bfloat16>::name || name == number_traits<float16>::name;
     return (is_halftones ? "ht::" : "") + name;
 }
@@ -149,9 +149,10 @@ inline std::vector<std::string> stream_notes(const policy_stamp& there, const po
     std::vector<std::string> notes;
     for (const auto& [types, paths] : by_change) {
         const auto& [was, is] = types;
-        notes.push_back("it was saved without the role `stream`: that run kept the sums of its residual stream in its `output`, " +
-                        was + ", and this program keeps them in " + is + (by_change.size() > 1 ? " (" + paths.all() + ")" : "") +
-                        "; ht::with_stream<P, " + spelled(was) + "> goes on as before");
+        notes.push_back(
+            "it was saved without the role `stream`: that run kept the sums of its residual stream in its `output`, " +
+            was + ", and this program keeps them in " + is + (by_change.size() > 1 ? " (" + paths.all() + ")" : "") +
+            "; ht::with_stream<P, " + as_written(was) + "> goes on as before");
     }
     return notes;
 }
