@@ -97,6 +97,7 @@ HALFTONE_NORM(float, float, float);
 HALFTONE_NORM(float, float, bfloat16);
 HALFTONE_NORM(bfloat16, float, float);
 HALFTONE_NORM(bfloat16, float, bfloat16);
+HALFTONE_NORM(float, float, float16);
 HALFTONE_NORM(float16, float, float16);
 #undef HALFTONE_NORM
 
@@ -132,7 +133,9 @@ HALFTONE_EMBEDDING(bfloat16, float);
 HALFTONE_EMBEDDING(float16, float);
 #undef HALFTONE_EMBEDDING
 HALFTONE_OF_SETS(HALFTONE_COMPILED_ROWS, embedding_rows, float, float);
+HALFTONE_OF_SETS(HALFTONE_COMPILED_ROWS, embedding_rows, bfloat16, float);
 HALFTONE_OF_SETS(HALFTONE_COMPILED_ROWS, embedding_rows, bfloat16, bfloat16);
+HALFTONE_OF_SETS(HALFTONE_COMPILED_ROWS, embedding_rows, float16, float);
 HALFTONE_OF_SETS(HALFTONE_COMPILED_ROWS, embedding_rows, float16, float16);
 
 // The functions that partition their work.
@@ -154,6 +157,17 @@ HALFTONE_ROWS_OF(float);
 HALFTONE_ROWS_OF(bfloat16);
 HALFTONE_ROWS_OF(float16);
 #undef HALFTONE_ROWS_OF
+// Those that begin a residual stream in float, and that read it.
+#define HALFTONE_STREAM_OF(X)                                                                                         \
+    HALFTONE_COMPILED_ROWS template void kernel::layer_norm<cpu>::forward(                                            \
+        cpu&, const kernel::layer_norm_forward<float, float, X>&);                                                    \
+    HALFTONE_COMPILED_ROWS template void kernel::layer_norm<cpu>::backward(                                           \
+        cpu&, const kernel::layer_norm_backward<float, float, X, float>&);                                            \
+    HALFTONE_COMPILED_ROWS template void kernel::embedding<cpu>::forward(cpu&,                                        \
+                                                                         const kernel::embedding_forward<X, float>&)
+HALFTONE_STREAM_OF(bfloat16);
+HALFTONE_STREAM_OF(float16);
+#undef HALFTONE_STREAM_OF
 
 // Elementwise kernels.
 #define HALFTONE_UPDATE(Param, Copy)                                                                                   \
