@@ -57,7 +57,7 @@ using model = ht::nn::gpt<recipe>;
 void resolved() {
     // What each operation reads, sums in and gives. "h.*" are the blocks that no rule names by number. The sum of the
     // residual stream and what attention or perceptron adds to it is rounded to the stream's type, that of the result
-    // of "embed", here bfloat16.
+    // of "embed", here float, as under PyTorch's autocast.
     ht::print_policies<model>(std::cout);
     // Prints: path              op                    in        accumulate  out
     // Prints: h.*.attn.norm     layer_norm            float     float       float
