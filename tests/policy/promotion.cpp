@@ -11,6 +11,7 @@
 #include <halftone/policy/promotion.hpp>
 
 #include "number_types.hpp"
+#include "support/own_numbers.hpp"
 
 namespace policy_promotion_tests {
 
@@ -23,6 +24,10 @@ inline constexpr bool same = std::is_same_v<A, B>;
 static_assert(ht::contains<float, float> && ht::contains<double, float> && !ht::contains<float, double>);
 static_assert(ht::contains<float, float16> && ht::contains<float, bfloat16>);
 static_assert(!ht::contains<float16, bfloat16> && !ht::contains<bfloat16, float16>);
+// A format whose numbers lie elsewhere than those of the least binary format that has them all contains nothing else.
+static_assert(ht::contains<float, support::log8> && ht::contains<support::log8, support::log8>);
+static_assert(!ht::contains<support::log8, support::fixed16>);
+static_assert(std::is_same_v<ht::promote<support::log8, support::fixed16>, float>);
 static_assert(ht::contains<float24, bfloat16> && ht::contains<float24, float16>);
 static_assert(!ht::contains<float, int>);
 

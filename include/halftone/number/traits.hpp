@@ -79,8 +79,9 @@ namespace detail {
 template <class T>
 concept has_traits = requires {
     number_traits<T>::name;
-    number_traits<T>::significand_bits;
-    number_traits<T>::unit_roundoff;
+    number_traits<T>::significand_bits + number_traits<T>::min_exponent + number_traits<T>::max_exponent;
+    number_traits<T>::unit_roundoff + number_traits<T>::max + number_traits<T>::min_normal + number_traits<T>::min_subnormal;
+    number_traits<T>::ieee_spacing && number_traits<T>::has_infinity&& number_traits<T>::has_nan;
 };
 
 }  // namespace detail
@@ -134,7 +135,8 @@ consteval bool check_number() {
                   "default constructor to the compiler (= default)");
     static_assert(detail::has_traits<T>,
                   "halftone: this type has no traits and is thus no number type: take float, double or one of the "
-                  "library's, or, for a type of your own, specialise ht::number_traits, as number/traits.hpp shows");
+                  "library's, or, for a type of your own, specialise ht::number_traits and inherit from ht::ieee_format, as "
+                  "number/traits.hpp shows");
     if constexpr (own_number<T>) {
         static_assert(sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4,
                       "halftone: a number type of your own has one, two or four bytes");

@@ -16,12 +16,12 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// Wide has at least the significand and the exponent range of Narrow.
+/// Wide has at least the significand and the exponent range of Narrow, and all numbers of such a format.
 template <class Wide, class Narrow>
-concept contains =
-    number<Wide> && number<Narrow> && number_traits<Wide>::significand_bits >=
-    number_traits<Narrow>::significand_bits&& number_traits<Wide>::max_exponent >=
-    number_traits<Narrow>::max_exponent&& number_traits<Wide>::min_exponent <= number_traits<Narrow>::min_exponent;
+concept contains = number<Wide> && number<Narrow> &&
+    (number_traits<Wide>::ieee_spacing || std::is_same_v<Wide, Narrow>)&&number_traits<Wide>::significand_bits >=
+        number_traits<Narrow>::significand_bits&& number_traits<Wide>::max_exponent >=
+        number_traits<Narrow>::max_exponent&& number_traits<Wide>::min_exponent <= number_traits<Narrow>::min_exponent;
 
 namespace detail {
 

@@ -14,11 +14,12 @@
 /// Numeric contract: operands of products are rounded to `compute`, among them the weights of v (at most 1, before the
 /// division by their sum; 0 below 2^-126) and the gradients of the scores. Sums, softmax and its gradient are float;
 /// results are rounded once. The flash kernels divide at the end: there o is infinite if |v| times the sum of the
-/// weights, which is at most the number of keys, leaves float's range. A query's logsumexp is stored as two floats, its largest q k^T and the logarithm of the
-/// sum of exp(scale (q k^T - largest)), so that a large constant added to all scores of a query costs no more accuracy
-/// than the scores lose by it. Masked keys have no effect on a query in any bit, nor such a query on the key's
-/// gradients, even if they hold infinities or NaNs (only the sign of a zero may differ). Deterministic: no sum's order
-/// depends on the number of threads. Doubles are computed in double throughout (fp64.hpp), without a logsumexp.
+/// weights, which is at most the number of keys, leaves float's range. A query's logsumexp is stored as two floats, its
+/// largest q k^T and the logarithm of the sum of exp(scale (q k^T - largest)), so that a large constant added to all
+/// scores of a query costs no more accuracy than the scores lose by it. Masked keys have no effect on a query in any
+/// bit, nor such a query on the key's gradients, even if they hold infinities or NaNs (only the sign of a zero may
+/// differ). Deterministic: no sum's order depends on the number of threads. Doubles are computed in double throughout
+/// (fp64.hpp), without a logsumexp.
 #pragma once
 
 #include <cmath>

@@ -12,19 +12,20 @@
 /// elements (on a GPU of more), such that a term passes through at most axis_depth additions; the sums of blocks are
 /// added in double. So the error of a sum does not grow with its length; but where a partial sum within a block leaves
 /// float's range, the sum is infinite or NaN. A variance takes two passes, the first for the mean; on a GPU squares are
-/// about the mean as a float, whose error's square the variance is off by; on a CPU about the mean of earlier blocks, if
-/// that is near the block's own, or about that, and are joined in double. A value computed from a sum in double is rounded to float, and then once to the result's type. A
-/// variance or a standard deviation of which a sum or a square leaves float's range (deviation_range), and gradients of
-/// a standard deviation of which a factor does (deviation_slope), are computed again in double, on a CPU by one thread
-/// for all elements of the output. If the divisor n - correction is 0 or less, both are infinite, and NaN if all
-/// elements are equal. The gradients of both take the mean as a float, so that they are off by up to 2^-24 |mean| in
-/// units of x. The largest and the smallest element are exact; if an element is NaN, both are
-/// NaN. A sum of exponentials subtracts the largest element first, if that is finite; on a CPU a number that differs
-/// from it by at most 2. Products are computed in blocks like sums: in float within a block, where they may leave
-/// float's range even if the whole product does not; the error of a product is one rounding per element. The gradients
-/// of an output whose product, zeros apart, is 0 or infinite there are computed again in double, by one thread for all
-/// elements of the output. The division into blocks depends only on shape and strides. If a view has doubles,
-/// everything is computed in double, in the order of the elements (reference.hpp).
+/// about the mean as a float, whose error's square the variance is off by; on a CPU about the mean of earlier blocks,
+/// if that is near the block's own, or about that, and are joined in double. A value computed from a sum in double is
+/// rounded to float, and then once to the result's type. A variance or a standard deviation of which a sum or a square
+/// leaves float's range (deviation_range), and gradients of a standard deviation of which a factor does
+/// (deviation_slope), are computed again in double, on a CPU by one thread for all elements of the output. If the
+/// divisor n - correction is 0 or less, both are infinite, and NaN if all elements are equal. The gradients of both
+/// take the mean as a float, so that they are off by up to 2^-24 |mean| in units of x. The largest and the smallest
+/// element are exact; if an element is NaN, both are NaN. A sum of exponentials subtracts the largest element first, if
+/// that is finite; on a CPU a number that differs from it by at most 2. Products are computed in blocks like sums: in
+/// float within a block, where they may leave float's range even if the whole product does not; the error of a product
+/// is one rounding per element. The gradients of an output whose product, zeros apart, is 0 or infinite there are
+/// computed again in double, by one thread for all elements of the output. The division into blocks depends only on
+/// shape and strides. If a view has doubles, everything is computed in double, in the order of the elements
+/// (reference.hpp).
 #pragma once
 
 #include <cmath>

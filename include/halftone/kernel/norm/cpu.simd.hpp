@@ -82,8 +82,9 @@ HALFTONE_INLINE void put_numbers(float* p, bool distinct, const four_vectors& v)
     for (int i = 0; i < 4; ++i) p[distinct ? i : 0] = first_lane(v.v[i]);
 }
 
-/// In place of the means of rows that are not centred: nothing is subtracted. Not a friend that is defined in the struct, for which
-/// g++ forgets the instruction set: without optimisation it would return vectors in another way than its callers expect.
+/// In place of the means of rows that are not centred: nothing is subtracted. Not a friend that is defined in the struct,
+/// for which g++ forgets the instruction set: without optimisation it would return vectors in another way than its callers
+/// expect.
 struct no_mean {};
 template <class V>
 HALFTONE_INLINE V operator-(const V& v, no_mean) {
