@@ -152,6 +152,45 @@ TEST_CASE("planned arena: records the first step, and follows its plan in one sl
     CHECK(other.reserved() == plan.bytes);
 }
 
+TEST_CASE("planned arena: a new step that needs more at first leaves the slab, and what was captured in it, where they are") {
+    ht::host_memory memory;
+    memory.set_arenas(arena_kind::planned);
+    ht::arena space(memory, memory_kind::activation);
+    const auto steps = [&](std::size_t first, std::size_t second, std::size_t third) {
+        std::byte* const a = space.allocate(first * mebibyte);
+        std::byte* const b = space.allocate(second * mebibyte);
+        space.deallocate(a, first * mebibyte);
+        std::byte* const c = space.allocate(third * mebibyte);
+        space.deallocate(c, third * mebibyte);
+        space.deallocate(b, second * mebibyte);
+        return a;
+    };
+    steps(8, 8, 4);
+    std::byte* const slab = steps(8, 8, 4);
+    CHECK(space.reserved() == 16 * mebibyte);
+    const auto captured = memory.capture_dependencies().now();
+    // 6 and 4 of 16 are in use, and then 12 are wanted beside the 4: by best fit there are only 6 before and 6 behind them.
+    steps(6, 4, 12);
+    CHECK(space.reserved() > 16 * mebibyte);
+    CHECK(memory.capture_dependencies().settle());  // another run tells whether it fits
+    CHECK(space.reserved() == 16 * mebibyte);
+    steps(6, 4, 12);
+    CHECK(mentions(space.reason(), "planned: 3 blocks"));
+    CHECK_FALSE(memory.capture_dependencies().settle());
+    CHECK(memory.capture_dependencies().first_change_since(captured) == nullptr);
+    CHECK(steps(8, 8, 4) == slab);
+    // Without settle(), at the beginning of the next step.
+    steps(5, 4, 12);
+    CHECK(steps(8, 8, 4) == slab);
+    CHECK(space.reserved() == 16 * mebibyte);
+    CHECK(memory.capture_dependencies().first_change_since(captured) == nullptr);
+    // A larger one moves it.
+    steps(20, 1, 1);
+    CHECK(memory.capture_dependencies().settle());
+    CHECK(memory.capture_dependencies().first_change_since(captured) != nullptr);
+    CHECK(memory.usage().held() == space.reserved());
+}
+
 TEST_CASE("planned arena: a step that deviates, at any call and in any way, keeps its contents, and says where") {
     const random_step step(7, 40);
     for (std::size_t at = 1; at + 1 < step.events.size(); ++at) {

@@ -121,8 +121,15 @@ class planned_blocks final : public segment_blocks {
         }
         events_.clear(), sizes_.clear(), numbers_.clear();
     }
-    /// One segment of the size of the largest plan so far.
-    void fit_slab() { consolidate(most_ != 0 ? most_ : reserved()); }
+    /// One segment of the size of the largest plan so far. Where there is one already, it stays where it is, and so do
+    /// captured steps: a sequence that is new may have needed more beside it, since best fit leaves gaps.
+    void fit_slab() {
+        if (!segments().empty() && segments().front().bytes == most_) {
+            keep_first_segment();
+        } else {
+            consolidate(most_ != 0 ? most_ : reserved());
+        }
+    }
 
     void record(std::byte* block, std::size_t bytes) {
         if (sizes_.size() == most_blocks) {

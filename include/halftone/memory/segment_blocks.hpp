@@ -97,6 +97,18 @@ class segment_blocks : public block_allocator {
         add_segment(source().reserve(bytes, kind()), bytes);
     }
 
+    /// Gives back all segments but the first, of which nothing is in use. This is no change: steps are captured while there
+    /// is one segment alone (train/captured_step.hpp), which stays where it is.
+    void keep_first_segment() noexcept {
+        for (const segment& s : segments_) {
+            if (s.data == segments_.front().data) continue;
+            const auto whole = std::find_if(free_.begin(), free_.end(), [&s](const free_ranges::range& r) { return r.data == s.data; });
+            free_.take(whole, s.bytes);
+            source().unreserve(s.data, s.bytes, kind());
+        }
+        segments_.resize(1);
+    }
+
   private:
     void drop_segments() noexcept {
         for (const segment& s : segments_) source().unreserve(s.data, s.bytes, kind());
