@@ -6,6 +6,7 @@
 ///     for (const golden_case& c : golden_cases()) is_as_transformers_has_it<ht::full_fp32>(device, c);
 #pragma once
 
+#include <halftone/amp.hpp>
 #include <halftone/nn/llama.hpp>
 #include <halftone/policy/recipe.hpp>
 #include <halftone/tensor/host_tensor.hpp>
