@@ -28,6 +28,7 @@ declare -A cases=(
     [memory_bound]="rms_norm"
     [memory_budget]="checkpoints"
     [optimizer]="adamw"
+    [own_numbers]="256x256x256"
     [ranges]="2 x 64"
     [train_step]="fp32"
 ) smaller=(
