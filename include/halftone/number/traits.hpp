@@ -137,6 +137,13 @@ consteval bool check_number() {
                   "halftone: this type has no traits and is thus no number type: take float, double or one of the "
                   "library's, or, for a type of your own, specialise ht::number_traits and inherit from ht::ieee_format, as "
                   "number/traits.hpp shows");
+    return true;
+}
+
+/// True, or a compile-time error that says why kernels cannot compute with numbers of T.
+template <class T>
+consteval bool check_computable() {
+    static_assert(check_number<T>());
     if constexpr (own_number<T>) {
         static_assert(sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4,
                       "halftone: a number type of your own has one, two or four bytes");

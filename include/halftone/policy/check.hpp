@@ -118,9 +118,19 @@ concept possible_masters = detail::layout_of<P>() == master_layout::whole || det
 
 namespace detail {
 
+/// True, or a compile-time error that says why kernels cannot compute with the type of a role.
+template <class R>
+consteval bool check_computable_roles() {
+    return check_computable<typename R::param>() && check_computable<typename R::compute>() &&
+        check_computable<typename R::output>() && check_computable<typename R::accum>() &&
+        check_computable<typename R::grad>() && check_computable<typename R::accumulate>() &&
+        check_computable<typename R::reduce>() && check_computable<typename R::state>() && check_computable<stream_of<R>>();
+}
+
 template <class R>
 struct policy_check {
     static_assert(check_roles<R>());
+    static_assert(check_computable_roles<R>());
     static_assert(precise_enough_operands<R>,
                   "halftone: this policy reads activations and weights as ht::float8_e5m2 (role `compute`), whose "
                   "three significant bits are too few for them: take ht::float8_e4m3 there and ht::float8_e5m2 for "
