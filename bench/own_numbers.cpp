@@ -9,6 +9,7 @@
 /// residual stream (float16_e6m9), or as operands (fixed16; log8 under scales); the losses are those of models of their own
 /// after 300 steps on one batch that can be learnt.
 #include <halftone/amp.hpp>
+#include <halftone/data/batches.hpp>
 
 #include <support/program.hpp>
 #include <support/random.hpp>
