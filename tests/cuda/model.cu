@@ -14,9 +14,8 @@ namespace ht = halftone;
 
 template <class P, class T>
 void within_what_rounding_does(float seed) {
-    const nn_test::batch b = nn_test::batch_to_check();
     ht::cuda device;
-    nn_test::check_on<P>(device, nn_test::expected_of<P, T>(b, seed), b, seed);
+    nn_test::within_what_rounding_does_on<P, T>(device, seed);
 }
 
 TEST_CASE("gpt on cuda: loss and every gradient within what rounding does") {

@@ -89,6 +89,13 @@ expected<T> expected_of(const batch& b, float seed) {
     return expected<T>(sample, b, static_cast<double>(seed));
 }
 
+template <class P, class T, class Device>
+void within_what_rounding_does_on(Device& device, float seed) {
+    const batch b = batch_to_check();
+    check_on<P>(device, expected_of<P, T>(b, seed), b, seed);
+}
+
+/// On each instruction set of the CPU.
 template <class P, class T>
 void within_what_rounding_does(float seed) {
     const batch b = batch_to_check();

@@ -23,6 +23,32 @@ struct texts {
     ht::const_view<std::int32_t, 2> tokens, targets;
 };
 
+/// bfloat16 as a user would write it: its range is float's, so that moments can have it.
+class wide16 {
+  public:
+    wide16() = default;
+    explicit wide16(float x) : inner_(x) {}
+    operator float() const { return inner_; }
+
+  private:
+    ht::bfloat16 inner_;
+};
+
+}  // namespace train_own_numbers_tests
+
+template <>
+struct halftone::number_traits<train_own_numbers_tests::wide16> : halftone::ieee_format<8, -125, 128> {
+    static constexpr const char* name = "wide16";
+};
+
+namespace train_own_numbers_tests {
+
+struct own_moments : ht::amp_fp16 {
+    using state = wide16;
+    using input_grad = support::float16_e6m9;
+    using weight_grad = support::float16_e6m9;
+};
+
 /// Six steps by the optimizer of these options lower the loss of one batch.
 template <class Options, class Model, class Batch>
 void learns(ht::cpu& device, Model& model, const Batch& b) {
@@ -66,6 +92,9 @@ TEST_CASE("models learn whose masters, operands, results, gradients and sums are
     resnet_learns<support::pure_e6m9, ht::sgd_options>();
     llama_learns<support::pure_e6m9, ht::adamw_options, ht::lion_options, ht::muon_options, ht::adafactor_options,
                  ht::adamw_8bit_options>();
+}
+TEST_CASE("a model learns whose moments and operands of backward products have a user's own types") {
+    llama_learns<own_moments, ht::adamw_options>();
 }
 TEST_CASE("models learn whose operands are 8-bit logarithms, under scales") {
     resnet_learns<support::log8_hybrid, ht::sgd_options>();

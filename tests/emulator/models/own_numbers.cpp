@@ -15,9 +15,8 @@ namespace ht = halftone;
 
 template <class P, class T>
 void within_what_rounding_does(float seed) {
-    const nn_test::batch b = nn_test::batch_to_check();
     ht::emulator::device device{{.seed = 7}};
-    nn_test::check_on<P>(device, nn_test::expected_of<P, T>(b, seed), b, seed);
+    nn_test::within_what_rounding_does_on<P, T>(device, seed);
 }
 
 TEST_CASE("gpt on the emulated machine: number types of a user's own") {
