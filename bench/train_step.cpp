@@ -7,12 +7,14 @@
 ///     bench_train_step --growth --json growth.json                                // seconds a step for various sizes,
 ///     bench/growth_plot.py growth.json -o growth.svg                           // and a plot of them
 ///     bench_train_step --stream narrow                                            // the stream in bf16, here and in PyTorch
+///     bench_train_step --stream both                                              // both streams in turn, here and in PyTorch
 ///     bench_train_step --tiny                                                     // a small model: seconds
 ///
 /// A step's operations are counted as 6 N + 6 L C T a token: N parameters without the position table, L layers, width
 /// C, length T; attention is causal, and what the backward pass recomputes does not count. The fraction is of the peak
 /// from registers in the same run. After each case it prints where halftone's step spends its time.
 #include <cmath>
+#include <optional>
 #include <random>
 
 #include <halftone/amp.hpp>
@@ -110,7 +112,24 @@ struct settings : bench::options {
     int profiled = 3;
 
     bool is_narrow() const { return stream == "narrow"; }
+    bool has_both() const { return stream == "both"; }
 };
+
+double in_mib(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+/// Adds PyTorch's step, eager and compiled, in a dtype and with the embeddings cast to bf16 or not.
+void add_torch_steps(const bench::session& with, std::vector<bench::contender>& all, const shape& s, const char* dtype, bool narrow,
+                     const char* suffix) {
+    const auto& m = s.model;
+    for (const bool compiled : {false, true}) {
+        with.add_torch(all,
+                       {{"op", "train_step"}, {"layers", m.layers}, {"heads", m.heads}, {"width", m.width}, {"vocabulary", m.vocabulary},
+                        {"context", m.context}, {"batch", s.batch}, {"length", s.length}, {"dtype", dtype}, {"compiled", compiled},
+                        {"narrow_stream", narrow}},
+                       std::string(compiled ? "torch compiled" : "torch eager") + suffix);
+        if (with.torch != nullptr) all.back().run(2);  // compiles
+    }
+}
 
 template <class P>
 void run_case(const settings& o, const bench::session& with, bench::plain_peer* llmc, const shape& s, const char* policy,
@@ -124,25 +143,27 @@ void run_case(const settings& o, const bench::session& with, bench::plain_peer* 
     training<P> ours(device, s);
     std::vector<bench::contender> all;
     all.push_back(bench::local("halftone", [&] { ours.step(); }));
-    for (const bool compiled : {false, true}) {
-        const auto& m = s.model;
-        with.add_torch(all,
-                       {{"op", "train_step"}, {"layers", m.layers}, {"heads", m.heads}, {"width", m.width}, {"vocabulary", m.vocabulary},
-                        {"context", m.context}, {"batch", s.batch}, {"length", s.length}, {"dtype", dtype}, {"compiled", compiled},
-                        {"narrow_stream", std::is_same_v<P, narrow_bf16>}},
-                       compiled ? "torch compiled" : "torch eager");
-        if (with.torch != nullptr) all.back().run(2);  // compiles
+    const bool pairs = std::string(dtype) == "bfloat16", both = o.has_both() && pairs;
+    ht::cpu narrow_device{{.executor = &executor}};
+    std::optional<training<narrow_bf16>> narrow;
+    if (both) {
+        narrow.emplace(narrow_device, s);
+        all.push_back(bench::local("halftone, bf16 stream", [&] { narrow->step(); }));
     }
+    add_torch_steps(with, all, s, dtype, std::is_same_v<P, narrow_bf16>, "");
+    if (both && with.peers_have_bf16()) add_torch_steps(with, all, s, dtype, true, ", bf16 stream");
     if (llmc != nullptr) {
         const auto& m = s.model;
         all.push_back(llmc->contender("llm.c", {{"layers", m.layers}, {"heads", m.heads}, {"width", m.width}, {"vocabulary", m.vocabulary},
                                                 {"context", m.context}, {"batch", s.batch}, {"length", s.length}}));
     }
     const auto timings = bench::compare(all, o);
-    const bool pairs = std::string(dtype) == "bfloat16";
     report.add(name, timings, s.operations(), "GFLOP/s", pairs ? peaks.bf16 : peaks.fp32, pairs ? "peak_bf16_flops" : "peak_fp32_flops");
-    std::printf("  %.1f ms a step, %.0f tokens/s, %.0f MiB at most\n", timings[0].seconds * 1e3, s.tokens() / timings[0].seconds,
-                static_cast<double>(ours.usage().peak()) / (1 << 20));
+    bench::json peaks_of_memory = {{"kernel", "train_step peak bytes"}, {"shape", name.shape}, {"policy", policy}, {"halftone", ours.usage().peak()}};
+    if (both) peaks_of_memory["halftone, bf16 stream"] = narrow->usage().peak();
+    report.add_row(peaks_of_memory);
+    std::printf("  %.1f ms a step, %.0f tokens/s, %.0f MiB at most%s\n", timings[0].seconds * 1e3, s.tokens() / timings[0].seconds, in_mib(ours.usage().peak()),
+                both ? (" (" + std::to_string(std::lround(in_mib(narrow->usage().peak()))) + " with a bf16 stream)").c_str() : "");
     for (std::size_t c = 1; c < timings.size(); ++c)
         std::printf("  %.1f ms: %s\n", timings[c].seconds * 1e3, timings[c].engine.c_str());
     std::fflush(stdout);
@@ -259,14 +280,14 @@ int main(int argc, char** argv) {
     app.add_option("--llmc", o.llmc, "the program built from bench/peers/llmc_step.c, for a comparison in the first case");
     app.add_option("--profile", o.profiled, "number of steps whose time is divided among their parts")->check(CLI::Range(0, 1000))->capture_default_str();
     app.add_option("--stream", o.stream,
-                   "the residual stream of bf16 cases: preset, that of amp_bf16, fp32; narrow, bf16, with PyTorch's embeddings cast to bf16")
-        ->check(CLI::IsMember({"preset", "narrow"}))
+                   "the residual stream of bf16 cases: preset, that of amp_bf16, fp32; narrow, bf16, with PyTorch's embeddings cast to bf16; both in turn")
+        ->check(CLI::IsMember({"preset", "narrow", "both"}))
         ->capture_default_str();
     app.add_flag("--growth", grows, "instead: seconds per step as a function of parameters, length, micro-batch and threads");
     app.add_flag("--tiny", tiny, "a model of 2 layers of width 64 in place of the others");
     return bench::run_program("bench_train_step", app, o, argc, argv, [&](const bench::session& with) {
         with.report.note("operations", "a token: 6 N + 6 L C T; N parameters without the position table, L layers, C width, T length");
-        with.report.note("stream", o.is_narrow() ? "bf16" : "fp32");
+        with.report.note("stream", o.is_narrow() ? "bf16" : o.has_both() ? "fp32, and bf16 where a contender's name says so" : "fp32");
         if (grows) {
             growth(o, with.report, with.peaks).run();
             return;
