@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Checkpoints and weights of models whose parameters have a number type that the library does not know.
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
+
+#include <halftone/io/weights.hpp>
 
 #include "io/run.hpp"
 #include "support/own_numbers.hpp"
@@ -15,6 +19,11 @@ namespace ht = halftone;
 using keeping::run;
 
 using own_run = run<support::pure_e6m9, keeping::by_adamw>;
+/// Parameters of another type of as many bytes.
+struct fixed_parameters : support::fixed_operands {
+    using param = support::fixed16;
+    static constexpr ht::rounding param_rounding = ht::rounding::stochastic;
+};
 
 std::string refusal(const auto& f) {
     try {
@@ -43,6 +52,92 @@ TEST_CASE("checkpoint: a number type of a user's own is resumed with the same bi
     CAPTURE(why);
     CHECK(why.find("param is float16_e6m9 there, float16 here") != std::string::npos);
     CHECK(other.bytes() == before);
+}
+
+/// Bytes, shapes and types of a file's tensors.
+std::string contents(const std::filesystem::path& path) {
+    const ht::safetensors_file file(path);
+    std::string all;
+    for (const ht::tensor_info& t : file.tensors()) {
+        std::string bytes(static_cast<std::size_t>(t.bytes), '\0');
+        file.read(t, bytes.data());
+        all += t.name + ht::name(t.type) + bytes;
+    }
+    return all;
+}
+
+TEST_CASE("safetensors: a number type of a user's own is written with its name, and loaded with its bits") {
+    const support::temporary_folder folder;
+    own_run trained;
+    for (int i = 0; i < 3; ++i) trained.step(i);
+    const auto file = folder.path() / "own.safetensors", again = folder.path() / "again.safetensors";
+    ht::save_weights(trained.model, file);
+    const ht::safetensors_file written(file);
+    for (const ht::tensor_info& t : written.tensors()) {
+        CHECK(t.type == ht::dtype::u16);
+        CHECK(written.metadata().at("halftone.number." + t.name) == "float16_e6m9");
+    }
+    own_run other;
+    ht::load_weights(other.model, file);
+    ht::save_weights(other.model, again);
+    CHECK(contents(file) == contents(again));
+
+    // In a folder of several files, and as the transposes.
+    const auto matrices = [&](const std::string& path) { return path.find("weight") != std::string::npos; };
+    ht::save_weights(trained.model, folder.path() / "parts", {.max_shard_bytes = 400, .transposed = matrices});
+    own_run third;
+    ht::load_weights(third.model, folder.path() / "parts", {.transposed = matrices});
+    ht::save_weights(third.model, again);
+    CHECK(contents(file) == contents(again));
+}
+
+TEST_CASE("safetensors: a number type of a user's own is refused under another, and converted to and from the library's") {
+    const support::temporary_folder folder;
+    own_run trained;
+    for (int i = 0; i < 3; ++i) trained.step(i);
+    const auto own = folder.path() / "own.safetensors", wide = folder.path() / "wide.safetensors",
+               again = folder.path() / "again.safetensors";
+    ht::save_weights(trained.model, own);
+    run<ht::amp_fp16, keeping::by_adamw> of_library;
+    const std::string before = of_library.bytes();
+    CHECK(refusal([&] { ht::load_weights(of_library.model, own); }).find(", which is float16_e6m9 there") != std::string::npos);
+    CHECK(of_library.bytes() == before);
+    run<fixed_parameters, keeping::by_adamw> of_other;
+    CHECK(refusal([&] { ht::load_weights(of_other.model, own); }).find(", which is float16_e6m9 there") != std::string::npos);
+
+    // Without the name these are integers.
+    const ht::safetensors_file file(own);
+    std::vector<ht::tensor_source> nameless;
+    for (const ht::tensor_info& t : file.tensors())
+        nameless.push_back({t.name, t.type, t.shape, [&file, t](std::byte* to, std::size_t first, std::size_t count) {
+                                std::vector<std::byte> bytes(static_cast<std::size_t>(t.bytes));
+                                file.read(t, bytes.data());
+                                std::copy_n(bytes.data() + first, count, to);
+                            }});
+    ht::write_safetensors(again, nameless);
+    CHECK(refusal([&] { ht::load_weights(trained.model, again); }).find(", which is U16 there") != std::string::npos);
+
+    for (const ht::dtype type : {ht::dtype::f32, ht::dtype::f64}) {
+        CAPTURE(ht::name(type));
+        ht::save_weights(trained.model, wide, {.type = type});
+        const ht::safetensors_file written(wide);
+        CHECK(written.metadata().size() == 1);  // {"format": "pt"}
+        for (const ht::tensor_info& t : written.tensors()) CHECK(t.type == type);
+        own_run other;
+        ht::load_weights(other.model, wide);
+        ht::save_weights(other.model, again);
+        CHECK(contents(own) == contents(again));
+        ht::load_weights(of_library.model, wide);
+    }
+}
+
+TEST_CASE("safetensors: a double is rounded once to a number type of a user's own") {
+    // Between 1 + 2^-10, a tie of two neighbours, and the next float: rounded to float first it would be the tie itself.
+    const double x = 1 + 0x1p-10 + 0x1p-40;
+    support::float16_e6m9 rounded;
+    ht::detail::convert_to(ht::value_traits_of<support::float16_e6m9>, ht::dtype::f64, reinterpret_cast<const std::byte*>(&x),
+                           reinterpret_cast<std::byte*>(&rounded), 1);
+    CHECK(static_cast<float>(rounded) == 1 + 0x1p-9f);
 }
 
 }  // namespace io_own_numbers_tests

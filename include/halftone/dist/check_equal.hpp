@@ -45,7 +45,7 @@ class checksum {
 inline std::uint64_t layout_checksum(const store& parameters, const store::entry& e) {
     const store::group& g = parameters.groups()[e.group];
     checksum sum;
-    sum.add(e.path.c_str()), sum.add(g.param_name), sum.add(g.copy_name), sum.add(g.state_name);
+    sum.add(e.path.c_str()), sum.add(g.param_type->name), sum.add(g.copy_type->name), sum.add(g.state_type->name);
     for (const std::size_t n : {e.count, e.group, e.master, e.copy, e.gradient, g.accumulate_bytes}) sum.add(n);
     return sum.value();
 }

@@ -119,7 +119,7 @@ void visit_divided_parameters(store& parameters, const communicator& comm, const
         if ((is_copy ? r.copy : r.master).is_whole) continue;
         const element_range part = without_gap(e, part_of_rank(e, r, static_cast<std::size_t>(comm.rank())));
         const std::size_t each = is_copy ? g.copy_bytes : g.split != nullptr ? sizeof(float) : g.param_bytes;
-        shard_range range = range_of_numbers(e.path, is_copy ? g.copy_name : g.param_name, each, e.shape, part);
+        shard_range range = range_of_numbers(e.path, (is_copy ? g.copy_type : g.param_type)->name, each, e.shape, part);
         range.read = [&parameters, &e, each, part](std::byte* to, std::size_t first, std::size_t count) {
             read_values(parameters, e, part.first + first / each, count / each, to);
         };

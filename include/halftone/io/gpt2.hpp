@@ -249,7 +249,8 @@ void load_gpt2(nn::gpt<P>& model, const std::filesystem::path& path) {
 
 /// How a GPT-2 is saved.
 struct save_gpt2_options {
-    std::optional<dtype> type = std::nullopt;  ///< of all weights; by default each parameter's own
+    /// Of all weights; by default each parameter's own, and F32 where parameters have a number type of a user's own.
+    std::optional<dtype> type = std::nullopt;
     /// A folder of transformers, or its config.json: what halftone does not have, ids of special tokens, dropouts and whatever
     /// else, is taken from there, and generation_config.json is copied. By default such ids are null.
     std::filesystem::path like{};
@@ -265,6 +266,13 @@ inline nlohmann::json gpt2_config_of(const nn::gpt_config& c) {
             {"eos_token_id", nullptr},    {"pad_token_id", nullptr},    {"activation_function", "gelu_new"},
             {"layer_norm_epsilon", 1e-5}, {"embd_pdrop", 0.0},          {"resid_pdrop", 0.0},
             {"attn_pdrop", 0.0},          {"scale_attn_weights", true}, {"tie_word_embeddings", true}};
+}
+/// F32 where parameters have a number type of a user's own, which transformers does not know.
+inline std::optional<dtype> type_for_others(const store& parameters) {
+    for (const store_entry& e : parameters.entries()) {
+        if (saved_type(parameters.groups()[e.group], e).is_own) return dtype::f32;
+    }
+    return std::nullopt;
 }
 inline void write_text(const std::filesystem::path& path, const std::string& text) {
     durable_file file(path);
@@ -294,7 +302,7 @@ void save_gpt2(const nn::gpt<P>& model, const std::filesystem::path& folder, con
     config["architectures"] = nlohmann::json::array({"GPT2LMHeadModel"});
     if (c.dropout != 0) config["embd_pdrop"] = config["resid_pdrop"] = c.dropout;
     save_weights(model, folder,
-                 {.type = options.type,
+                 {.type = options.type ? options.type : detail::type_for_others(model.parameters()),
                   .names = [](const std::string& at) { return "transformer." + detail::gpt2_name(at); },
                   .transposed = &detail::is_transposed_in_gpt2});
     if (generation) detail::write_text(folder / "generation_config.json", *generation);

@@ -11,6 +11,10 @@
 /// the copies that kernels read are rounded from these. Names are the paths of the store ("h.0.attn.qkv.weight"), shapes
 /// those of the layers; states of layers, such as running statistics, are included. A frozen parameter that kept only its
 /// copy is saved as that.
+///
+/// Numbers of a type of a user's own are stored as unsigned integers of their bytes, U16 say, with the type's name in the
+/// metadata: "halftone.number.h.0.attn.qkv.weight": "my_float16". They are loaded under that type alone, with their bits;
+/// under another type, or without the name, they are refused. With `type` they are stored as such numbers.
 #pragma once
 
 #include <algorithm>
@@ -59,9 +63,48 @@ struct load_weights_options {
 
 namespace detail {
 
-/// The type in which a parameter's values are saved; -1 for a user's own number type.
-inline int saved_dtype(const store_group& g, const store_entry& e) {
-    return dtype_of_number(e.master == store_entry::nowhere ? g.copy_name : g.param_name);
+/// The number type of a parameter's values: of its masters or, if it has none, of its copies.
+inline const value_traits& saved_type(const store_group& g, const store_entry& e) {
+    return *(e.master == store_entry::nowhere ? g.copy_type : g.param_type);
+}
+/// Its type in a file; for a user's own type that of unsigned integers as wide.
+inline dtype saved_dtype(const value_traits& t) {
+    if (t.is_own) return t.bytes == 1 ? dtype::u8 : t.bytes == 2 ? dtype::u16 : dtype::u32;
+    return static_cast<dtype>(dtype_of_number(t.name));
+}
+/// The key in a file's metadata of the name of a tensor's number type, where that is a user's own.
+inline std::string number_key(const std::string& tensor) { return "halftone.number." + tensor; }
+/// The name of a user's own number type that a file's tensor has; empty: it has one of safetensors.
+inline std::string own_type_of(const tensor_files& files, const tensor_info& t) {
+    const auto found = files.metadata().find(number_key(t.name));
+    return found == files.metadata().end() ? std::string() : found->second;
+}
+
+/// Values of a parameter's type as numbers of a file's, each rounded once.
+inline void convert_from(const value_traits& own, const std::byte* from, dtype type, std::byte* to, std::size_t count) {
+    if (!own.is_own) return convert(saved_dtype(own), from, type, to, count);
+    if (type == saved_dtype(own)) {
+        std::copy_n(from, count * own.bytes, to);
+        return;
+    }
+    std::vector<float> wide(count);
+    own.widen(from, count, wide.data());
+    convert(dtype::f32, reinterpret_cast<const std::byte*>(wide.data()), type, to, count);
+}
+/// The inverse.
+inline void convert_to(const value_traits& own, dtype type, const std::byte* from, std::byte* to, std::size_t count) {
+    if (!own.is_own) return convert(type, from, saved_dtype(own), to, count);
+    std::vector<float> wide(count);
+    if (type == dtype::f64) {
+        for (std::size_t i = 0; i < count; ++i) {  // rounded to odd, so that the rounding to the own type is the only one
+            double x;
+            std::memcpy(&x, from + i * sizeof x, sizeof x);
+            wide[i] = bit_cast<float>(float_bits_odd(x));
+        }
+    } else {
+        convert(type, from, dtype::f32, reinterpret_cast<std::byte*>(wide.data()), count);
+    }
+    own.narrow(wide.data(), count, to);
 }
 
 /// Copies the values of a parameter, or of a part of it, to host memory: its masters, joined if they are split, or, if it
@@ -133,13 +176,13 @@ inline std::string file_name_of(const weight_names& names, const std::string& pa
 
 /// Gives the bytes of a matrix's transpose, part after part. The transpose is made when the first one is asked for, and
 /// freed after the last.
-inline auto transposed_values(const store& parameters, const store_entry& e, dtype own, dtype type) {
-    return [&parameters, &e, own, type, all = std::make_shared<std::vector<std::byte>>()](std::byte* to, std::size_t first,
+inline auto transposed_values(const store& parameters, const store_entry& e, const value_traits& own, dtype type) {
+    return [&parameters, &e, &own, type, all = std::make_shared<std::vector<std::byte>>()](std::byte* to, std::size_t first,
                                                                                      std::size_t bytes) {
         if (all->empty()) {
-            std::vector<std::byte> values(e.count * size_of(own)), converted(e.count * size_of(type));
+            std::vector<std::byte> values(e.count * own.bytes), converted(e.count * size_of(type));
             read_values(parameters, e, 0, e.count, values.data());
-            convert(own, values.data(), type, converted.data(), e.count);
+            convert_from(own, values.data(), type, converted.data(), e.count);
             *all = transposed_bytes(converted.data(), static_cast<std::size_t>(e.shape[0]),
                                     static_cast<std::size_t>(e.shape[1]), size_of(type));
         }
@@ -154,24 +197,32 @@ inline std::vector<tensor_source> weight_sources(const store& parameters, const 
         fail<argument_error>("save_weights: type is ", name(*o.type), "; expected a floating-point type");
     std::vector<tensor_source> sources;
     for (const store_entry& e : parameters.entries()) {
-        const int known = saved_dtype(parameters.groups()[e.group], e);
-        if (known < 0) fail<argument_error>("save_weights: ", e.path, " has a number type that safetensors does not know");
         const std::string named = file_name_of(o.names, e.path);
         if (named.empty()) continue;
-        const auto own = static_cast<dtype>(known);
-        const dtype type = o.type.value_or(own);
+        const value_traits& own = saved_type(parameters.groups()[e.group], e);
+        const dtype type = o.type.value_or(saved_dtype(own));
         if (is_stored_transposed(o.transposed, e)) {
             sources.push_back({named, type, shape_in_file(e, true), transposed_values(parameters, e, own, type)});
             continue;
         }
-        sources.push_back({named, type, e.shape, [&parameters, &e, own, type](std::byte* to, std::size_t first, std::size_t bytes) {
+        sources.push_back({named, type, e.shape, [&parameters, &e, &own, type](std::byte* to, std::size_t first, std::size_t bytes) {
                                const std::size_t each = size_of(type), begin = first / each, count = bytes / each;
-                               std::vector<std::byte> values(count * size_of(own));
+                               std::vector<std::byte> values(count * own.bytes);
                                read_values(parameters, e, begin, count, values.data());
-                               convert(own, values.data(), type, to, count);
+                               convert_from(own, values.data(), type, to, count);
                            }});
     }
     return sources;
+}
+/// The metadata of such a file: the user's, and the names of number types of a user's own.
+inline std::map<std::string, std::string> weight_metadata(const store& parameters, const save_weights_options& o) {
+    auto metadata = o.metadata;
+    for (const store_entry& e : parameters.entries()) {
+        const value_traits& own = saved_type(parameters.groups()[e.group], e);
+        const std::string named = file_name_of(o.names, e.path);
+        if (own.is_own && !o.type && !named.empty()) metadata[number_key(named)] = own.name;
+    }
+    return metadata;
 }
 
 }  // namespace detail
@@ -179,10 +230,11 @@ inline std::vector<tensor_source> weight_sources(const store& parameters, const 
 /// Writes the parameters of a store; see save_weights for a model.
 inline void save_weights(const store& parameters, const std::filesystem::path& path, const save_weights_options& o = {}) {
     const auto sources = detail::weight_sources(parameters, o);
+    const auto metadata = detail::weight_metadata(parameters, o);
     if (path.extension() == ".safetensors") {
-        write_safetensors(path, sources, o.metadata);
+        write_safetensors(path, sources, metadata);
     } else {
-        write_tensor_files(path, sources, {o.max_shard_bytes, o.metadata});
+        write_tensor_files(path, sources, {o.max_shard_bytes, metadata});
     }
 }
 /// Writes a model's parameters to a file *.safetensors, or to a folder of any other name (write_tensor_files). Replaces
@@ -212,15 +264,15 @@ inline void load_weights_of(store& parameters, const tensor_files& files, const 
         if (named.empty()) continue;
         const tensor_info* const t = files.find(named);
         const bool is_transposed = is_stored_transposed(o.transposed, e);
+        const value_traits& own = saved_type(parameters.groups()[e.group], e);
         used.insert(named);
         if (t == nullptr) {
             missing.add(named);
         } else if (const auto shape = shape_in_file(e, is_transposed); t->shape != shape) {
             mismatched.add(named + ' ' + shape_text(t->shape) + ", which is " + shape_text(shape));
-        } else if (!is_float(t->type)) {
-            mismatched.add(named + ", which is " + name(t->type) + " there");
-        } else if (saved_dtype(parameters.groups()[e.group], e) < 0) {
-            mismatched.add(named + ", which has a number type of the user's");
+        } else if (const std::string there = own_type_of(files, *t);
+                   there.empty() ? !is_float(t->type) : !own.is_own || there != own.name || t->type != saved_dtype(own)) {
+            mismatched.add(named + ", which is " + (there.empty() ? name(t->type) : there) + " there");
         } else {
             matches.push_back({i, t, is_transposed});
         }
@@ -243,18 +295,18 @@ inline void load_weights_of(store& parameters, const tensor_files& files, const 
     std::vector<std::byte> stored;
     for (const match& m : matches) {
         const store_entry& e = parameters.entries()[m.entry];
-        const auto own = static_cast<dtype>(saved_dtype(parameters.groups()[e.group], e));
-        values.emplace_back(e.count * size_of(own));
-        if (m.from->type == own) {
+        const value_traits& own = saved_type(parameters.groups()[e.group], e);
+        values.emplace_back(e.count * own.bytes);
+        if (m.from->type == saved_dtype(own)) {
             files.read(*m.from, values.back().data());
         } else {
             stored.resize(static_cast<std::size_t>(m.from->bytes));
             files.read(*m.from, stored.data());
-            convert(m.from->type, stored.data(), own, values.back().data(), e.count);
+            convert_to(own, m.from->type, stored.data(), values.back().data(), e.count);
         }
         if (m.is_transposed) {
             values.back() = transposed_bytes(values.back().data(), static_cast<std::size_t>(e.shape[1]),
-                                             static_cast<std::size_t>(e.shape[0]), size_of(own));
+                                             static_cast<std::size_t>(e.shape[0]), own.bytes);
         }
     }
     for (std::size_t i = 0; i < matches.size(); ++i) write_values(parameters, matches[i].entry, values[i].data());

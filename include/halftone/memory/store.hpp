@@ -219,9 +219,9 @@ class store final : public detail::capture_dependency {
         l.copy_bytes = has_copy ? sizeof(typename Storage::compute) : 0;
         l.accumulate_bytes = sizeof(typename Storage::accumulate);
         l.state_bytes = sizeof(typename Storage::state);
-        l.param_name = number_traits<typename Storage::param>::name;
-        l.copy_name = number_traits<typename Storage::compute>::name;
-        l.state_name = number_traits<typename Storage::state>::name;
+        l.param_type = &value_traits_of<typename Storage::param>;
+        l.copy_type = &value_traits_of<typename Storage::compute>;
+        l.state_type = &value_traits_of<typename Storage::state>;
         l.fill = &detail::fill_initial<typename Storage::param>;
         if constexpr (Storage::is_split) {
             l.split = &detail::split_values;

@@ -14,6 +14,7 @@
 
 #include <halftone/memory/initial.hpp>
 #include <halftone/memory/resource.hpp>
+#include <halftone/number/value_traits.hpp>
 #include <halftone/tensor/shape.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
@@ -53,8 +54,8 @@ struct storage_layout {
     bool has_sparse_gradients = false;  ///< then the group has no gradient slab; moments are as in any group
     /// Bytes of one element of each slab; copy_bytes is 0 without copies.
     std::size_t param_bytes = 0, copy_bytes = 0, accumulate_bytes = 0, state_bytes = 0;
-    /// The names of number types, as their traits give them: of masters (joined, if they are split), copies and moments.
-    const char *param_name = "", *copy_name = "", *state_name = "";
+    /// The number types of masters (joined, if they are split), of copies and of moments.
+    const value_traits *param_type = nullptr, *copy_type = nullptr, *state_type = nullptr;
     void (*fill)(const initial&, std::byte* to, std::size_t first, std::size_t count, std::uint64_t seed,
                  std::uint32_t tensor) = nullptr;
     /// Rounds masters to copies; nullptr if masters are split.

@@ -102,7 +102,7 @@ class eight_bit_optimizer : public rule_optimizer<Device, Model, Rule> {
             parameters_->is_divided() ? std::vector<extent>{static_cast<extent>(count)} : e.shape;
         if (!p.is_eight_bit) {
             return f(optimizer_slab{"moment_" + number, entry, base::moment(which, e.group).data() + p.first * g.state_bytes,
-                                    g.state_bytes, g.state_name, shape, first});
+                                    g.state_bytes, g.state_type->name, shape, first});
         }
         f(optimizer_slab{"codes_" + number, entry, codes_[at(which, e.group)].data() + p.first, 1, "byte", shape, first});
         f(optimizer_slab{"absmax_" + number, entry,

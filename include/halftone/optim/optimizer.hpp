@@ -248,7 +248,7 @@ class optimizer {
                 const store::group& g = group_of(s);
                 if (moment(which, s.group).empty()) continue;
                 visit_part(s, {"moment_" + std::to_string(which), s.entry,
-                               moment(which, s.group).data() + s.average * g.state_bytes, g.state_bytes, g.state_name}, f);
+                               moment(which, s.group).data() + s.average * g.state_bytes, g.state_bytes, g.state_type->name}, f);
             }
         }
         visit_averages(f);

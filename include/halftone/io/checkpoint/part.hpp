@@ -88,7 +88,7 @@ inline std::vector<part_tensor> tensors_of(store& parameters) {
         const bool is_copy = e.master == store_entry::nowhere;
         part_tensor t{.name = e.path, .shape = e.shape};
         // A split master is joined: its parts have other types.
-        set_type(t, is_copy ? g.copy_name : g.param_name,
+        set_type(t, (is_copy ? g.copy_type : g.param_type)->name,
                  is_copy ? g.copy_bytes : g.split != nullptr ? sizeof(float) : g.param_bytes);
         const std::size_t each = e.count == 0 ? 1 : t.bytes / e.count;
         t.read = [&parameters, &e, each](std::byte* to, std::size_t first, std::size_t count) {
