@@ -109,6 +109,11 @@ class saboteur final : public ht::tensor_listener {
         ht::with_values(t, [this]<class T>(const ht::const_view<T, 1>& v) {
             device_->run(put_value<T>{const_cast<T*>(v.data()) + v.size() / 2, T(value_)});
         });
+        if (t.widened == nullptr) return;  // else these were copies in float, which the finder is shown
+        std::vector<std::byte> number(t.format->bytes);
+        t.format->narrow(&value_, 1, number.data());
+        device_->memory().write(static_cast<std::byte*>(const_cast<void*>(t.data)) + static_cast<std::size_t>(t.count / 2) * number.size(),
+                                number.data(), number.size());
     }
     std::string hit;
     int micro_batch = 0;

@@ -45,8 +45,14 @@ struct tensor_statistics {
     extent finite() const { return zeros + count(least_exponent, most_exponent); }
     extent elements() const { return finite() + infinities + nans; }
 
+    /// The fraction of finite nonzero values with magnitudes in [2^first, 2^(last + 1)). 0 if there are no such values, as
+    /// in the next three functions.
+    double share(int first, int last) const {
+        const extent all = count(least_exponent, most_exponent);
+        return all == 0 ? 0 : static_cast<double>(count(first, last)) / static_cast<double>(all);
+    }
     /// The fraction of finite nonzero values that T would round to zero, because they are less than half its least
-    /// subnormal number. 0 if there are no such values, as in the next two functions.
+    /// subnormal number.
     template <number T>
     double underflow() const {
         return share(least_exponent, number_traits<T>::min_exponent - number_traits<T>::significand_bits - 2);
@@ -61,12 +67,6 @@ struct tensor_statistics {
     template <number T>
     double overflow() const {
         return share(number_traits<T>::max_exponent, most_exponent);
-    }
-
-  private:
-    double share(int first, int last) const {
-        const extent all = count(least_exponent, most_exponent);
-        return all == 0 ? 0 : static_cast<double>(count(first, last)) / static_cast<double>(all);
     }
 };
 

@@ -6,10 +6,11 @@
 ///     std::ofstream("numerics.html") << ht::numerics_html(view, "amp_fp16, step 100");
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <string>
+#include <vector>
 
-#include <halftone/number/float8.hpp>
 #include <halftone/observe/metrics/page.hpp>
 #include <halftone/observe/numerics/numerics.hpp>
 #include <halftone/observe/numerics/style.hpp>
@@ -20,16 +21,24 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-template <class T>
-std::string format_strip(const strip_axis& c) {
-    using traits = number_traits<T>;
-    const int normal = traits::min_exponent - 1, least = traits::min_exponent - traits::significand_bits,
-              most = traits::max_exponent - 1;
-    return "<tr class=\"format\"><th scope=\"row\">" + std::string(traits::name) + "</th><td>" +
+inline std::string format_strip(const strip_axis& c, value_format format) {
+    const int normal = format->min_exponent - 1, least = std::ilogb(format->min_subnormal), most = format->max_exponent - 1;
+    return "<tr class=\"format\"><th scope=\"row\">" + escaped(name(format)) + "</th><td>" +
            c.open("from 2^" + std::to_string(least) + " (normal from 2^" + std::to_string(normal) + ") to below 2^" +
                   std::to_string(most + 1), "strip thin") +
            c.rectangle(least, normal - 1, "part") + c.rectangle(normal, most, "range") +
            "</svg></td><td class=\"n\"></td></tr>\n";
+}
+
+/// The small formats of the library, and then those of the view that are not among them.
+inline std::vector<value_format> formats_beside(const numerics_view& view) {
+    std::vector<value_format> all{value_format::float16, value_format::bfloat16, value_format::float8_e4m3,
+                                  value_format::float8_e5m2};
+    for (const numerics_row& r : view.rows) {
+        if (r.format != value_format::float32 && std::find(all.begin(), all.end(), r.format) == all.end())
+            all.push_back(r.format);
+    }
+    return all;
 }
 
 }  // namespace detail
@@ -65,13 +74,12 @@ inline std::string numerics_body(const numerics_view& view) {
         "that are infinite or NaN; values near the top, that is of half the type's largest number or "
         "more.</caption>\n<tr><th scope=\"row\">2<sup>e</sup></th><td>";
     page += c.ticks() + "</td><td class=\"n\"></td></tr>\n";
-    page += format_strip<float16>(c) + format_strip<bfloat16>(c) + format_strip<float8_e4m3>(c) +
-            format_strip<float8_e5m2>(c);
+    for (const value_format format : formats_beside(view)) page += format_strip(c, format);
     const std::string marks = c.lines(-14, 16);
     for (const numerics_row& r : view.rows) {
         extent most = 1;
         for (int e = c.first; e <= c.last; ++e) most = std::max(most, r.counts.count(e, e));
-        const int normal = with_format(r.format, []<class T>(T) { return number_traits<T>::min_exponent - 1; });
+        const int normal = r.format->min_exponent - 1;
         const extent odd = r.counts.infinities + r.counts.nans, all = std::max<extent>(r.counts.elements(), 1);
         std::string label = row_text(r);
         std::string small = r.is_weight() ? "weight" : std::string(name(r.pass)) + " " + row_tensor_text(r);

@@ -105,7 +105,7 @@ class numerics_collector final : public tensor_listener {
             numerics_row row{.by = {e.path.substr(0, e.path.rfind('.')), "", ""},
                              .pass = pass::update,
                              .parameter = e.path,
-                             .format = detail::format_of<compute>()};
+                             .format = value_format::of<compute>()};
             std::vector<compute> read(e.count);
             const std::byte* const slab = copied ? group.copy.data() : group.master.data();
             parameters.memory().read(read.data(), slab + (copied ? e.copy : e.master) * sizeof(compute),

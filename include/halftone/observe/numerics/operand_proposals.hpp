@@ -29,10 +29,9 @@ inline std::string operand_text(const operand_counts& o, const std::string& para
 }
 
 /// Whether more than this fraction became zero, or saturated; or the largest number was halved.
-template <class Q>
-void judge_operand(const operand_counts& o, const tensor_statistics& counts, const std::string& what, double threshold,
-                   operand_findings& findings) {
-    const float largest = static_cast<float>(number_traits<Q>::max);
+inline void judge_operand(value_format format, const operand_counts& o, const tensor_statistics& counts, const std::string& what,
+                          double threshold, operand_findings& findings) {
+    const float largest = static_cast<float>(format->max);
     const auto share = [&](extent n, extent of) {
         return of == 0 ? 0.0 : static_cast<double>(n) / static_cast<double>(of);
     };
@@ -43,7 +42,7 @@ void judge_operand(const operand_counts& o, const tensor_statistics& counts, con
     const auto of_all = [&](extent n, extent of) {
         return std::to_string(n) + " of " + std::to_string(of) + " (" + percent_text(share(n, of)) + ") of the " + what;
     };
-    const std::string type = number_traits<Q>::name, scale = number_text(static_cast<double>(o.scale)),
+    const std::string type = name(format), scale = number_text(static_cast<double>(o.scale)),
                       amax = number_text(static_cast<double>(o.amax));
     // The first window, without history; with powers of two a scale of 1 may also come from an amax.
     const bool is_first = o.is_delayed() && o.scale == 1 && o.rule.steps == scale_steps::any;

@@ -16,7 +16,6 @@
 #include <vector>
 
 #include <halftone/number/bfloat16.hpp>
-#include <halftone/number/float16.hpp>
 #include <halftone/observe/numerics/view.hpp>
 
 namespace halftone {
@@ -103,15 +102,20 @@ class numerics_judge {
         return is_of_layer(r) && r.by.layer == layer ? r.by.operation : place_of(r.by, "'s ");
     }
     static std::string layer_text(const numerics_row& r) { return is_of_layer(r) ? r.by.layer + ": " : ""; }
+    static bool is_weight_of(const numerics_row& r, const std::string& layer) {
+        return r.is_weight() && !layer.empty() && r.parameter.rfind(layer + ".", 0) == 0;
+    }
     template <class Condition>
     bool has_weight(const std::string& layer, const Condition& condition) const {
-        return std::any_of(rows_.begin(), rows_.end(), [&](const numerics_row& r) {
-            return r.is_weight() && !layer.empty() && r.parameter.rfind(layer + ".", 0) == 0 && condition(r);
-        });
+        return std::any_of(rows_.begin(), rows_.end(),
+                           [&](const numerics_row& r) { return is_weight_of(r, layer) && condition(r); });
     }
-    bool reads_float16(const numerics_row& r) const {
-        return is_of_layer(r) &&
-               has_weight(r.by.layer, [](const numerics_row& w) { return w.format == value_format::float16; });
+    /// The type of short range in which the row's layer reads its weights, and thus its operands; float if there is none.
+    value_format short_operands(const numerics_row& r) const {
+        for (const numerics_row& w : rows_) {
+            if (is_of_layer(r) && is_weight_of(w, r.by.layer) && w.format->is_short()) return w.format;
+        }
+        return {};
     }
     std::string scale_text() const { return number_text(static_cast<double>(view_.loss_scale)); }
 
@@ -126,20 +130,21 @@ class numerics_judge {
         const numerics_row& r = rows_[origin_];
         const numerics_row* before = is_value(r) ? given(origin_) : gradient_before(origin_);
         // Read as float16, a number beyond its range is infinite, and the difference of two infinities is NaN.
-        const bool is_read_as_infinity =
-            before != nullptr && before->counts.largest > number_traits<float16>::max && reads_float16(r);
+        const value_format operands = short_operands(r);
+        const bool is_read_as_infinity = before != nullptr && operands->is_short() && operands->shows_overflow &&
+                                         static_cast<double>(before->counts.largest) > operands->max;
         const bool is_by_weight = is_value(r) && is_of_layer(r) && has_weight(r.by.layer, [](const numerics_row& w) {
                                       return w.overflowed > 0;  // judge() says so
                                   });
-        if (r.counts.infinities == 0 && !is_read_as_infinity && !is_by_weight) return judge_nan(r);
+        if (r.counts.infinities == 0 && r.format->has_infinity && !is_read_as_infinity && !is_by_weight) return judge_nan(r);
         std::string what = not_finite_text(r);
         if (is_read_as_infinity) {
             what += ", and its input reaches " + number_text(static_cast<double>(before->counts.largest)) +
-                    ", which is infinite in float16";
+                    ", which is " + (operands->has_infinity ? "infinite" : "NaN") + " in " + name(operands);
         }
         what += handed_text();
         if (!is_value(r)) return judge_gradient(what);
-        const bool has_wider = r.format == value_format::float16 || is_read_as_infinity || is_by_weight;
+        const bool has_wider = r.format->is_short() || is_read_as_infinity || is_by_weight;
         if (!has_wider) {
             propose(r.by.layer, is_of_layer(r) ? "" : r.by.operation, "",
                     layer_text(r) + what +
@@ -159,11 +164,12 @@ class numerics_judge {
                                      ? "the " + row_tensor_text(r) + " by " + operation
                                  : is_gradient(r) ? "the gradient that " + operation + " passes on"
                                                   : "the values of " + operation;
-        if (r.counts.infinities == 0) return of_all(r, r.counts.nans) + " of " + what + " are NaN";
-        const double most =
-            with_format(r.format, []<class T>(T) { return static_cast<double>(number_traits<T>::max); });
-        return of_all(r, r.counts.infinities) + " of " + what + " are infinite in " + name(r.format) +
-               ", which ends at " + number_text(most);
+        // A type without infinities has NaNs beyond its largest number.
+        if (r.counts.infinities == 0 && r.format->has_infinity) return of_all(r, r.counts.nans) + " of " + what + " are NaN";
+        const bool has_infinity = r.format->has_infinity;
+        return of_all(r, has_infinity ? r.counts.infinities : r.counts.nans) + " of " + what +
+               (has_infinity ? " are infinite in " : " are NaN in ") + name(r.format) + ", which ends at " +
+               number_text(r.format->max);
     }
     std::string handed_text() const {
         int others = 0;
@@ -185,20 +191,23 @@ class numerics_judge {
                         ", or the derivative is undefined there (sqrt at 0), where no type helps");
             return;
         }
-        const bool is_narrow = reads_float16(r) || (layer.empty() && r.format == value_format::float16);
+        const value_format narrow = short_operands(r)->is_short() ? short_operands(r)
+                                    : layer.empty()                   ? r.format
+                                                                      : value_format::float32;
+        const std::string type = name(narrow);
         propose(layer, operation, "",
                 text +
                     ", and all results before it are finite: there are NaNs in its data or weights, or "
                     "its result is undefined there (0 / 0, log of a negative number): no type helps" +
-                    (!is_narrow      ? ""
-                     : layer.empty() ? ", unless float16 is too narrow within it: ht::autocast<ht::full_fp32>(ctx)"
-                                     : ", unless float16 is too narrow for the data or within it: " +
-                                           rule_text(layer, "ht::amp_bf16")));
+                    (!narrow->is_short() ? ""
+                     : layer.empty()     ? ", unless " + type + " is too narrow within it: ht::autocast<ht::full_fp32>(ctx)"
+                                         : ", unless " + type + " is too narrow for the data or within it: " +
+                                               rule_text(layer, "ht::amp_bf16")));
     }
     void judge_gradient(const std::string& what) {
         const numerics_row& r = rows_[origin_];
         const std::string layer = layer_of(origin_);
-        const bool is_narrow = r.format == value_format::float16;
+        const bool is_narrow = r.format->is_short();
         std::string wider;
         if (r.role == tensor_role::parameter_gradient) {
             if (is_narrow) wider = "gradient buffers in float, ht::with_accumulate<P, float>";
@@ -230,7 +239,7 @@ class numerics_judge {
         if (r.format == value_format::float32 || r.is_operand() || r.counts.elements() == 0) return;
         if (r.role == tensor_role::parameter_gradient) return;
         const std::string layer = layer_of(i);
-        const bool speaks = with_format(r.format, [&]<class T>(T) { return judge_numbers<T>(i, layer); });
+        const bool speaks = judge_numbers(i, layer);
         if (layer.empty()) return;
         // Values that bfloat16 itself has lost do not count.
         const bool fits =
@@ -240,42 +249,40 @@ class numerics_judge {
     }
 
     /// Whether there is an objection to the type.
-    template <class T>
     bool judge_numbers(std::size_t i, const std::string& layer) {
         const numerics_row& r = rows_[i];
-        const std::string type = number_traits<T>::name;
+        const std::string type = name(r.format);
         if (r.is_weight()) {
             const bool is_zero =
                 static_cast<double>(r.underflowed) > threshold_ * static_cast<double>(r.counts.elements());
             if (r.overflowed <= 0 && !is_zero) return false;
             add_reason(layer, of_all(r, r.overflowed > 0 ? r.overflowed : r.underflowed) + " of " + r.parameter +
-                                  " are " + (r.overflowed > 0 ? "infinite" : "zeros") + " in " + type +
+                                  " are " + (r.overflowed <= 0 ? "zeros" : r.format->has_infinity ? "infinite" : "NaN") + " in " + type +
                                   " and not in the master");
             return true;
         }
         if (is_value(r)) {
-            // bfloat16 has float's range.
-            if (r.format != value_format::float16 || not_finite(r) > 0 || r.doublings() != 0) return false;
+            if (!r.format->is_short() || not_finite(r) > 0 || r.doublings() != 0) return false;
             const std::string reason = "the values of " + (layer.empty() ? place_of(r.by, " ") : r.by.operation) +
                                        " reach " + number_text(static_cast<double>(r.counts.largest)) + " in " + type +
-                                       ", which ends at " + number_text(number_traits<T>::max);
+                                       ", which ends at " + number_text(r.format->max);
             layer.empty() ? propose_region(r, reason) : add_reason(layer, reason);
             return true;
         }
-        return is_zeros_alone(r) ? judge_zeros(i, layer) : judge_small<T>(r, layer);
+        return is_zeros_alone(r) ? judge_zeros(i, layer) : judge_small(r, layer);
     }
-    /// For float16 only: in other types a whole gradient does not underflow.
+    /// For types of short range only: in others a whole gradient does not underflow.
     bool judge_zeros(std::size_t i, const std::string& layer) {
         const numerics_row& r = rows_[i];
         const numerics_row* before = gradient_before(i);
         const bool is_new = before != nullptr && !is_zeros_alone(*before);
         // A weight of zeros passes no gradient.
         const bool is_so = is_of_layer(r) && has_weight(r.by.layer, is_zeros_alone);
-        if (r.format != value_format::float16 || !is_new || is_so) return false;
+        if (!r.format->is_short() || !is_new || is_so) return false;
         const std::string what = "all " + std::to_string(r.counts.elements()) + " values of the gradient that " +
                                  text_of(r, layer) +
-                                 " passes on are zeros in float16, though the gradient that it received is not: it "
-                                 "seems to underflow at a loss scale of " +
+                                 " passes on are zeros in " + name(r.format) +
+                                 ", though the gradient that it received is not: it seems to underflow at a loss scale of " +
                                  scale_text();
         if (spare_ == 0 && !layer.empty()) {
             add_reason(layer, what + "; with a larger scale a gradient overflows");
@@ -287,13 +294,14 @@ class numerics_judge {
         }
         return false;
     }
-    template <class T>
+    /// Not for fixed-point numbers, whose error is the same for all magnitudes.
     bool judge_small(const numerics_row& r, const std::string& layer) {
+        if (r.format->unit_roundoff == 0) return false;
         const auto share_below = [&](int exponent) {
             const extent all = r.counts.count(-149, 127);
             return all == 0 ? 0.0 : static_cast<double>(r.counts.count(-149, exponent)) / static_cast<double>(all);
         };
-        constexpr int below_normal = number_traits<T>::min_exponent - 2;
+        const int below_normal = r.format->min_exponent - 2;
         const double now = share_below(below_normal);
         if (now <= threshold_) return false;
         for (int d = 1; d <= spare_; ++d) {
@@ -306,7 +314,7 @@ class numerics_judge {
         if (layer.empty()) return false;
         add_reason(layer,
                    percent_text(now) + " of the values of the gradient that " + text_of(r, layer) + " passes on are below " +
-                       number_text(number_traits<T>::min_normal) + ", " + number_traits<T>::name +
+                       number_text(r.format->min_normal) + ", " + name(r.format) +
                        "'s least normal number, at a loss scale of " + scale_text() + " (and " +
                        of_all(r, r.counts.zeros) + " are zeros); " +
                        (spare_ == 0 ? "with a larger scale a gradient overflows"
@@ -330,10 +338,8 @@ class numerics_judge {
             if (!r.is_operand() || r.by.layer.empty()) continue;
             auto at = std::find_if(scaled.begin(), scaled.end(), [&](const auto& l) { return l.first == r.by.layer; });
             if (at == scaled.end()) at = scaled.insert(scaled.end(), {r.by.layer, {}});
-            with_format(r.format, [&]<class T>(T) {
-                judge_operand<T>(r.operand, r.counts, operand_text(r.operand, r.parameter, r.by.layer), threshold_,
-                                 at->second);
-            });
+            judge_operand(r.format, r.operand, r.counts, operand_text(r.operand, r.parameter, r.by.layer), threshold_,
+                          at->second);
         }
         for (const auto& [layer, f] : scaled) {
             if (f.reasons.empty()) continue;

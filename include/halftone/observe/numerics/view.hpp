@@ -37,24 +37,18 @@ struct numerics_row {
     const char* tensor() const { return is_weight() ? "weight" : name(role); }
     /// The fraction of the finite nonzero values that is below the type's least normal number.
     double subnormal() const {
-        return with_format(format, [this]<class T>(T) { return counts.template subnormal<T>(); });
+        return counts.share(tensor_statistics::least_exponent, format->min_exponent - 2);
     }
     /// The fraction of the values whose magnitude is half the type's largest number or more.
     double saturation() const {
-        return with_format(format, [this]<class T>(T) {
-            const extent all = counts.count(-149, 127);
-            return all == 0 ? 0.0
-                            : static_cast<double>(counts.count(number_traits<T>::max_exponent - 1, 127)) /
-                                  static_cast<double>(all);
-        });
+        return counts.share(format->max_exponent - 1, tensor_statistics::most_exponent);
     }
     /// How often the tensor can be doubled before its largest value overflows.
     int doublings() const {
-        const int largest = with_format(format, []<class T>(T) { return number_traits<T>::max_exponent; });
         for (int e = 127; e >= -149; --e) {
-            if (counts.count(e, e) > 0) return largest - 1 - e;
+            if (counts.count(e, e) > 0) return format->max_exponent - 1 - e;
         }
-        return largest;
+        return format->max_exponent;
     }
 };
 

@@ -56,7 +56,7 @@ overflow_source nonfinite_weight(const store& parameters, const store::entry& e)
                                  e.count * sizeof(compute));
         const auto count = static_cast<extent>(e.count);
         const auto found = reference::count_nonfinite(const_view<compute, 1>(read.data(), {count}));
-        if (!found.is_finite()) return {e.path, format_of<compute>(), count, found};
+        if (!found.is_finite()) return {e.path, value_format::of<compute>(), count, found};
     }
     return {};
 }

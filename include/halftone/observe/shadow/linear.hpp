@@ -30,21 +30,21 @@ struct plain_reading {
 
     template <class X>
     static shadow_operand input(const std::vector<float>& values, extent columns) {
-        return {values, read_error<compute, X>, columns};
+        return {values, reading_of<compute, X>, columns};
     }
     template <class Notes, class Weight>
     static shadow_operand weight(const Notes& notes, const Weight& w) {
-        return {weight_magnitudes<compute>(notes, w), weight_error<compute>(w), w.shape()[1]};
+        return {weight_magnitudes<compute>(notes, w), weight_reading<compute, Weight>(), w.shape()[1]};
     }
     template <class Notes, class Weight>
     static shadow_operand weight_beside_gradient(const Notes& notes, const Weight& w) {
         using T = typename decltype(values_for<compute>(w))::value_type;
-        return {weight_magnitudes<compute>(notes, w), both(weight_error<compute>(w), read_error<input_grad, T>),
+        return {weight_magnitudes<compute>(notes, w), weight_reading<compute, Weight>().then(reading_of<input_grad, T>),
                 w.shape()[1]};
     }
     template <class Read, class Y>
     static shadow_operand gradient(const std::vector<float>& values, extent columns) {
-        return {values, read_error<Read, Y>, columns};
+        return {values, reading_of<Read, Y>, columns};
     }
     template <class T, int Rank>
     static bool is_there(const variable<T, Rank>& kept) {
@@ -54,7 +54,7 @@ struct plain_reading {
     template <class Notes, class T, int Rank>
     static shadow_operand kept(const Notes& notes, const variable<T, Rank>& v) {
         const auto rows = as_rows(as_const(v.view()));
-        return {notes.read(rows), read_error<weight_grad, T>, rows.extent_of(1)};
+        return {notes.read(rows), reading_of<weight_grad, T>, rows.extent_of(1)};
     }
 };
 
@@ -71,12 +71,12 @@ struct scaled_reading {
         using traits = number_traits<Read>;
         const float scale =
             scale_for(largest_magnitude(values), static_cast<float>(traits::max), Roles::scaling::rule, 1);
-        const double floor = std::min(traits::min_normal / static_cast<double>(scale), root_mean_square(values));
+        const auto to_read = rounding_rule::to<Read>(root_mean_square(values) * static_cast<double>(scale));
         // The scale, its inverse, and products with both are floats.
-        constexpr double u = traits::unit_roundoff + 4 * unit_roundoff<float>;
+        const rounding_rule round{to_read.u + 4 * unit_roundoff<float>, to_read.floor / static_cast<double>(scale),
+                                  to_read.step / static_cast<double>(scale)};
         std::vector<double> errors(values.size());
-        for (std::size_t i = 0; i < values.size(); ++i)
-            errors[i] = u * std::max(std::fabs(static_cast<double>(values[i])), floor);
+        for (std::size_t i = 0; i < values.size(); ++i) errors[i] = round(static_cast<double>(values[i]));
         return {values, errors, columns};
     }
     template <class X>
@@ -96,7 +96,7 @@ struct scaled_reading {
         if constexpr (eight_bit<Read>) {
             return scaled<Read>(values, columns);
         } else {
-            return {values, read_error<Read, Y>, columns};
+            return {values, reading_of<Read, Y>, columns};
         }
     }
     template <class Q, int Rank>

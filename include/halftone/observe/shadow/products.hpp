@@ -51,9 +51,44 @@ inline std::vector<double> products(double factor, const std::vector<double>& a,
     return all;
 }
 
-/// The relative error of an operand that is stored as T and read as Compute.
+/// Two relative errors, one after the other.
+constexpr double both(double a, double b) { return a + b + a * b; }
+
+/// How far a number as read may be from the stored one: relative to it and, for types without ieee_spacing, by a step.
+struct operand_rounding {
+    double relative = 0, step = 0;
+
+    template <class T>
+    static constexpr operand_rounding to() {
+        using traits = number_traits<T>;
+        return {traits::unit_roundoff, traits::ieee_spacing && traits::unit_roundoff > 0 ? 0.0 : traits::min_subnormal / 2};
+    }
+    /// Rounded again by another.
+    constexpr operand_rounding then(const operand_rounding& other) const {
+        return {both(relative, other.relative), step * (1 + other.relative) + other.step};
+    }
+};
+
+/// The rounding of an operand that is stored as T and read as Compute.
 template <class Compute, class T>
-constexpr double read_error = contains<Compute, T> ? 0.0 : number_traits<Compute>::unit_roundoff;
+constexpr operand_rounding reading_of = contains<Compute, T> ? operand_rounding{} : operand_rounding::to<Compute>();
+
+/// The relative error alone, for the rules of operations that know no other.
+template <bool HasStep>
+consteval bool check_no_step() {
+    static_assert(!HasStep,
+                  "halftone: a shadow run judges this operation by the relative errors of its operands, and the number type "
+                  "that they are read in is rounded by absolute steps, too, as fixed-point numbers are: only linear layers "
+                  "and perceptrons with such operands can be judged; give the others another `compute`");
+    return true;
+}
+template <class Compute, class T>
+consteval double relative_reading() {
+    static_assert(check_no_step<reading_of<Compute, T>.step != 0>());
+    return reading_of<Compute, T>.relative;
+}
+template <class Compute, class T>
+constexpr double read_error = relative_reading<Compute, T>();
 
 /// The errors of the sums of the policy's product and of its twin's.
 template <class Compute, class Device>
@@ -71,16 +106,27 @@ double sum_error(extent terms) {
     }
 }
 
-/// The relative error of a weight as read, where the twin has the values of the copy.
-template <class Compute, class Storage, int Rank>
-constexpr double weight_error(const parameter<Storage, Rank>&) {
-    using copy = typename Storage::compute;
-    if constexpr (contains<copy, Compute>) return read_error<Compute, copy>;
-    return unit_roundoff<copy> + read_error<Compute, typename Storage::param>;
+/// The rounding of a weight as read, where the twin has the values of the copy.
+template <class Compute, class Weight>
+consteval operand_rounding weight_reading() {
+    using copy = typename Weight::compute;
+    if constexpr (requires { Weight::is_variable; } || contains<copy, Compute>) {
+        return reading_of<Compute, copy>;
+    } else {
+        const auto of_copy = operand_rounding::to<copy>(), read = reading_of<Compute, typename Weight::param>;
+        return {of_copy.relative + read.relative, of_copy.step + read.step};
+    }
+}
+/// The relative error alone, as read_error.
+template <class Compute, class Weight>
+consteval double relative_weight_reading() {
+    static_assert(check_no_step<weight_reading<Compute, Weight>().step != 0>());
+    return weight_reading<Compute, Weight>().relative;
 }
 template <class Compute, class Weight>
-    requires(Weight::is_variable)
-constexpr double weight_error(const Weight&) { return read_error<Compute, typename Weight::compute>; }
+constexpr double weight_error(const Weight&) {
+    return relative_weight_reading<Compute, Weight>();
+}
 
 /// The magnitudes of a weight as read: for a master, with a margin for what the copy lacks of the smallest numbers.
 template <class Compute, class Notes, class Weight>
@@ -106,8 +152,6 @@ std::vector<double> bias_errors(const Bias&, const std::vector<float>& values) {
     return errors;
 }
 
-inline double both(double a, double b) { return a + b + a * b; }
-
 /// The errors of sums along columns in float, the policy's and its twin's, relative to the sums of magnitudes.
 inline double column_sum_error(extent rows) {
     return 2 * shadow_gamma(static_cast<double>(rows) + 2, unit_roundoff<float>);
@@ -132,11 +176,13 @@ struct shadow_operand {
     shadow_operand(const std::vector<float>& v, const std::vector<double>& error, extent columns)
         : values(v.data(), static_cast<extent>(v.size()) / columns, columns),
           errors(error.data(), values.rows, columns) {}
-    /// With errors relative to the elements.
-    shadow_operand(const std::vector<float>& v, double relative, extent columns)
+    /// With errors relative to the elements, and a step: the norm of n steps is sqrt(n) times one.
+    shadow_operand(const std::vector<float>& v, const operand_rounding& by, extent columns)
         : values(v.data(), static_cast<extent>(v.size()) / columns, columns), errors(values) {
-        for (double& e : errors.of_rows) e *= relative;
-        for (double& e : errors.of_columns) e *= relative;
+        const double of_row = by.step * std::sqrt(static_cast<double>(columns)),
+                     of_column = by.step * std::sqrt(static_cast<double>(values.rows));
+        for (double& e : errors.of_rows) e = e * by.relative + of_row;
+        for (double& e : errors.of_columns) e = e * by.relative + of_column;
     }
     extent rows() const { return values.rows; }
     extent columns() const { return values.columns; }

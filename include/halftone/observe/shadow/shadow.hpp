@@ -69,13 +69,10 @@ class shadow_comparison final : public tensor_listener {
         if (p.by.layer != t.by->layer || p.by.operation != t.by->operation || p.pass != t.pass || p.role != t.role ||
             p.parameter != parameter || static_cast<extent>(p.values.size()) != t.count)
             different(place_of(*t.by), place_of(p.by));
-        with_values(t, [&]<class T>(const const_view<T, 1>& values) {
-            std::vector<T> host(p.values.size());
-            device_->memory().read(host.data(), values.data(), host.size() * sizeof(T));
-            if (!p.bound.empty()) rows_->push_back(compare<T>(p, host));
-            for (std::size_t i = 0; i < host.size(); ++i) host[i] = static_cast<T>(p.values[i]);
-            device_->memory().write(const_cast<T*>(values.data()), host.data(), host.size() * sizeof(T));
-        });
+        if (!p.bound.empty()) rows_->push_back(compare(p, fetched_floats(*device_, t.format, t.data, t.count), t.format));
+        std::vector<std::byte> values(p.values.size() * t.format->bytes);
+        t.format->narrow(p.values.data(), p.values.size(), values.data());
+        device_->memory().write(const_cast<void*>(t.data), values.data(), values.size());
     }
     void finish() const {
         if (next_ != noted_->size()) different("nothing more", place_of((*noted_)[next_].by));
@@ -90,22 +87,20 @@ class shadow_comparison final : public tensor_listener {
                              policy, "; construct it as the model is, and let the step do the same for both");
     }
 
-    template <class T>
-    static shadow_row compare(const shadow_tensor& p, const std::vector<T>& twin) {
+    /// The policy's values with what its twin computed, whose type is `in`.
+    static shadow_row compare(const shadow_tensor& p, const std::vector<float>& expected, value_format in) {
         shadow_row row{.by = p.by,
                        .pass = p.pass,
                        .role = p.role,
                        .parameter = p.parameter,
                        .format = p.format,
-                       .elements = static_cast<extent>(twin.size())};
-        std::vector<float> expected(twin.size());
-        for (std::size_t i = 0; i < twin.size(); ++i) expected[i] = static_cast<float>(twin[i]);
+                       .elements = static_cast<extent>(expected.size())};
         const double rms = root_mean_square(expected);
-        const auto round = with_format(p.format, [rms]<class S>(S) { return rounding_rule::to<S>(rms); });
-        for (std::size_t i = 0; i < twin.size(); ++i) {
+        const auto round = rounding_rule::to(p.format, rms), of_twin = rounding_rule::to(in, rms);
+        for (std::size_t i = 0; i < expected.size(); ++i) {
             const double added = p.added.empty() ? 0 : p.added[i] + std::fabs(static_cast<double>(expected[i]));
             const double bound = p.bound[i] + round(static_cast<double>(expected[i])) + round.u * added +
-                                 unit_roundoff<T> * (std::fabs(static_cast<double>(expected[i])) + added);
+                                 of_twin.u * (std::fabs(static_cast<double>(expected[i])) + added) + of_twin.step;
             look(row, static_cast<extent>(i), p.values[i], expected[i], bound);
         }
         return row;
@@ -192,7 +187,7 @@ class shadow_weights {
             shadow_row row{.by = {e.path.substr(0, e.path.rfind('.')), "", ""},
                            .pass = pass::update,
                            .parameter = e.path,
-                           .format = format_of<compute>(),
+                           .format = value_format::of<compute>(),
                            .elements = static_cast<extent>(e.count)};
             std::vector<float> wide(e.count);
             for (std::size_t j = 0; j < e.count; ++j) wide[j] = static_cast<float>(masters[j]);

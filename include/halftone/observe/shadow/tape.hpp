@@ -87,16 +87,20 @@ inline float largest_magnitude(const std::vector<float>& values) {
 
 /// The bound of rounding values: u times the magnitude. Below a type's least normal number the relative error is
 /// larger; that is accepted if these values are few and small compared with the others, and counts as underflow if the root
-/// mean square itself is there.
+/// mean square itself is there. A type without ieee_spacing has an absolute error beside the relative one instead.
 struct rounding_rule {
-    double u, floor;
+    double u, floor, step = 0;
 
+    static rounding_rule to(value_format format, double rms) {
+        if (!format->ieee_spacing || format->unit_roundoff == 0)
+            return {format->unit_roundoff, 0, std::min(format->min_subnormal / 2, rms)};
+        return {format->unit_roundoff, std::min(format->min_normal, rms)};
+    }
     template <class T>
     static rounding_rule to(double rms) {
-        using traits = number_traits<T>;
-        return {traits::unit_roundoff, std::min(static_cast<double>(traits::min_normal), rms)};
+        return to(value_format::of<T>(), rms);
     }
-    double operator()(double value) const { return u * std::max(std::fabs(value), floor); }
+    double operator()(double value) const { return u * std::max(std::fabs(value), floor) + step; }
 };
 
 /// The notes of a tape's operations, with the bounds from the rules.
@@ -109,7 +113,7 @@ class shadow_notes final : public tensor_listener {
 
     void on_tensor(const watched_tensor& t) override {
         shadow_tensor s{*t.by, t.pass, t.role, t.parameter == nullptr ? "" : t.parameter, t.format, {}, {}, {}};
-        with_values(t, [&]<class V>(const V& values) { s.values = read(values); });
+        s.values = fetched_floats(*device_, t.format, t.data, t.count);
         if (const auto bound = bounds_.find(t.data); bound != bounds_.end()) {
             s.bound = bound->second;
         } else if (const auto of = of_parameters_.find(s.parameter); of != of_parameters_.end()) {
@@ -209,13 +213,14 @@ class shadow_notes final : public tensor_listener {
     }
     /// For values that are not finite only the sums' part: the fp32 result shows whether they had to be.
     std::vector<double> usual_bound(const shadow_tensor& s) const {
-        const double u = std::max(unit_, with_format(s.format, []<class T>(T) { return unit_roundoff<T>; }));
+        const auto round = rounding_rule::to(s.format, root_mean_square(s.values));
+        const double u = std::max(unit_, round.u);
         const auto largest = static_cast<double>(largest_magnitude(s.values));
         const extent length = length_ + summed_ / std::max<extent>(static_cast<extent>(s.values.size()), 1);
         const double sums = 2 * shadow_gamma(static_cast<double>(length), unit_roundoff<float>) * largest;
         std::vector<double> bound(s.values.size(), sums);
         for (std::size_t i = 0; i < bound.size(); ++i) {
-            if (is_finite(s.values[i])) bound[i] += roundings_ * u * std::fabs(static_cast<double>(s.values[i]));
+            if (is_finite(s.values[i])) bound[i] += roundings_ * (u * std::fabs(static_cast<double>(s.values[i])) + round.step);
         }
         return bound;
     }

@@ -11,7 +11,7 @@
 /// It is a type of its own: plain tapes have no code for this, and a step gives the same bits on both. Paths are those
 /// of at<>, with the index for layers of a list (nn::stack). A free operation has no layer: it is named by the list's
 /// layer in which it is called, and by the layer called before it. Operations' internal values (a norm's means, say)
-/// are not shown, and neither are doubles.
+/// are not shown, and neither are doubles. Numbers of a type of a user's own are shown in float, which holds them.
 ///
 /// A tensor is shown before anything can overwrite it: a result when the next operation or the backward pass begins; a
 /// gradient when the operation's backward function has returned, including contributions of earlier ones.
@@ -25,6 +25,8 @@
 
 #include <halftone/autodiff/engine/hook.hpp>
 #include <halftone/autodiff/engine/operation.hpp>
+#include <halftone/exec/workspace.hpp>
+#include <halftone/kernel/convert/convert.hpp>
 #include <halftone/observe/profile/work.hpp>
 #include <halftone/observe/watch/watched_tensor.hpp>
 
@@ -40,26 +42,23 @@ inline constexpr watched_tape watched{};
 
 namespace detail {
 
-/// True, or a compile-time error for a number type that no listener can name.
-template <class T>
-consteval bool check_shown() {
-    static_assert(!own_number<T>,
-                  "halftone: watched tapes, and with them numerics reports, the search for an overflow and shadow runs, show "
-                  "numbers of the library's types: this model has results or operands of a number type of your own; "
-                  "train it on a plain tape");
-    return true;
-}
+/// Whether tensors of T are shown: those of one byte are, as operands of products, beside what they were made from.
 template <class T>
 inline constexpr bool is_watchable =
-    check_shown<T>() && (std::is_same_v<T, float> || std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>);
-template <class T>
-constexpr value_format format_of() {
-    static_assert(check_shown<T>());
-    return std::is_same_v<T, float16>       ? value_format::float16
-           : std::is_same_v<T, bfloat16>    ? value_format::bfloat16
-           : std::is_same_v<T, float8_e4m3> ? value_format::float8_e4m3
-           : std::is_same_v<T, float8_e5m2> ? value_format::float8_e5m2
-                                            : value_format::float32;
+    std::is_same_v<T, float> || std::is_same_v<T, float16> || std::is_same_v<T, bfloat16> || (own_number<T> && sizeof(T) > 1);
+
+/// Writes a tensor of a user's own number type in float.
+template <class Device>
+using widening = void (*)(Device& device, const void* from, extent count, float* to);
+template <class Device, class T>
+void widen(Device& device, const void* from, extent count, float* to) {
+    convert(device, const_view<T, 1>(static_cast<const T*>(from), {count}), view<float, 1>(to, {count}));
+}
+/// For T: nullptr unless it is a user's own.
+template <class Device, class T>
+constexpr widening<Device> widening_of() {
+    if constexpr (own_number<T>) return widen<Device, T>;
+    return nullptr;
 }
 
 /// True, or a compile-time error, for tools that need a watched tape.
@@ -112,7 +111,7 @@ class watch_hook : public tape_hook {
     void input(const variable<T, Rank>& v) {
         if constexpr (is_watchable<T>) {
             if (is_watched() && v.size() != 0) {
-                pending_.push_back({tensor_role::value, nullptr, format_of<T>(), v.view().data(), v.size(), held(v),
+                pending_.push_back({tensor_role::value, nullptr, shown_as<T>(), v.view().data(), v.size(), held(v),
                                     graph::none, true});
             }
         }
@@ -141,7 +140,7 @@ class watch_hook : public tape_hook {
         if constexpr (is_watchable<T>) {
             // Of an operation's floats only its result is shown, which comes first or takes a gradient; others are
             // internal.
-            if (is_open_ && made.size() != 0 && (std::exchange(is_first_, false) || wants_gradient || sizeof(T) == 2))
+            if (is_open_ && made.size() != 0 && (std::exchange(is_first_, false) || wants_gradient || !std::is_same_v<T, float>))
                 note_value(made);
         }
     }
@@ -154,9 +153,9 @@ class watch_hook : public tape_hook {
             if (!is_watched() || x.size() == 0 || (is_recomputing_ && pass_ == halftone::pass::forward)) return;
             if (pass_ == halftone::pass::backward) show();
             const watched_tensor shown{current_, pass_, micro_batch_, tensor_role::operand,
-                                       weight.owner().entries()[weight.entry()].path.c_str(), format_of<T>(),
-                                       x.data(), x.size(), {tensor, format_of<Q>(), q.data(), scale, rule}};
-            for (tensor_listener* listener : listeners_) listener->on_tensor(shown);
+                                       weight.owner().entries()[weight.entry()].path.c_str(), value_format::of<T>(),
+                                       x.data(), x.size(), {tensor, value_format::of<Q>(), q.data(), scale, rule}};
+            tell(shown, widening_of<Device, T>(), false);
         }
     }
 
@@ -169,7 +168,7 @@ class watch_hook : public tape_hook {
         if constexpr (is_watchable<T>) {
             if (is_watched()) {
                 current_ = known(current_ == nullptr ? "" : current_->layer, "", "loss scale");
-                pending_.push_back({tensor_role::gradient, nullptr, format_of<T>(), nullptr, 1, graph::none,
+                pending_.push_back({tensor_role::gradient, nullptr, shown_as<T>(), nullptr, 1, graph::none,
                                     loss.slot()});
             }
         }
@@ -197,7 +196,7 @@ class watch_hook : public tape_hook {
     void give_gradient(const gradient_of<T, Rank>& v, const T*, write_mode) {
         if constexpr (is_watchable<T>) {
             if (is_watched()) {
-                pending_.push_back({tensor_role::gradient, nullptr, format_of<T>(), nullptr, v.shape().size(),
+                pending_.push_back({tensor_role::gradient, nullptr, shown_as<T>(), nullptr, v.shape().size(),
                                     graph::none, v.slot()});
             }
         }
@@ -246,11 +245,20 @@ class watch_hook : public tape_hook {
     };
 
   protected:  // for observe/shadow/tape.hpp
+    /// How numbers of a type are shown.
+    struct shown_type {
+        value_format format;
+        widening<Device> widen;  // nullptr: as they are
+    };
+    template <class T>
+    static constexpr shown_type shown_as() {
+        return {value_format::of<T>(), widening_of<Device, T>()};
+    }
     /// A tensor that has not been shown yet.
     struct unseen {
         tensor_role role;
         const char* parameter;
-        value_format format;
+        shown_type type;
         const void* data;                  // nullptr for a gradient, whose memory may still change
         extent count;
         graph::index block = graph::none;  // for a value: its block, kept alive until it is shown
@@ -271,14 +279,14 @@ class watch_hook : public tape_hook {
     }
     template <class T, int Rank>
     void note_value(const variable<T, Rank>& v) {
-        pending_.push_back({tensor_role::value, nullptr, format_of<T>(), v.view().data(), v.size(), held(v)});
+        pending_.push_back({tensor_role::value, nullptr, shown_as<T>(), v.view().data(), v.size(), held(v)});
     }
     template <class Storage, int Rank, class T>
     void note_parameter_gradient(const parameter<Storage, Rank>& p, const T* data, extent count) {
         if constexpr (is_watchable<T>) {
             if (is_watched()) {
                 pending_.push_back({tensor_role::parameter_gradient, p.owner().entries()[p.entry()].path.c_str(),
-                                    format_of<T>(), data, count});
+                                    shown_as<T>(), data, count});
             }
         }
     }
@@ -335,12 +343,20 @@ class watch_hook : public tape_hook {
             if (!moved || g.has_gradient(t.slot)) {
                 const void* data = moved ? g.gradient(t.slot) : t.data;
                 const watched_operation* by = t.is_input ? known("", "", "input") : current_;
-                const watched_tensor tensor{by, pass_, micro_batch_, t.role, t.parameter, t.format, data, t.count};
-                for (tensor_listener* listener : listeners_)
-                    t.is_input ? listener->on_input(tensor) : listener->on_tensor(tensor);
+                tell({by, pass_, micro_batch_, t.role, t.parameter, t.type.format, data, t.count}, t.type.widen, t.is_input);
             }
         }
         forget();
+    }
+
+    void tell(watched_tensor t, widening<Device> widen, bool is_input) const {
+        const workspace::lease floats(owner_->device().scratch(),
+                                      widen == nullptr ? 0 : static_cast<std::size_t>(t.count) * sizeof(float));
+        if (widen != nullptr) {
+            widen(owner_->device(), t.data, t.count, floats.template as<float>());
+            t.widened = floats.template as<float>();
+        }
+        for (tensor_listener* listener : listeners_) is_input ? listener->on_input(t) : listener->on_tensor(t);
     }
 
     tape<Device>* owner_;

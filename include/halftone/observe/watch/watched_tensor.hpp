@@ -12,9 +12,7 @@
 
 #include <halftone/exec/ranges.hpp>
 #include <halftone/memory/amax_history.hpp>
-#include <halftone/number/bfloat16.hpp>
-#include <halftone/number/float16.hpp>
-#include <halftone/number/float8.hpp>
+#include <halftone/observe/watch/value_format.hpp>
 #include <halftone/tensor/view.hpp>
 
 namespace halftone {
@@ -31,30 +29,6 @@ enum class tensor_role {
 constexpr const char* name(tensor_role r) {
     constexpr const char* names[] = {"value", "gradient", "parameter gradient", "operand"};
     return names[static_cast<int>(r)];
-}
-
-/// The types of values that are shown; 8-bit ones are those of operands.
-enum class value_format { float32, float16, bfloat16, float8_e4m3, float8_e5m2 };
-
-/// Calls f(T{}) with the type T that the format names.
-template <class Function>
-auto with_format(value_format format, const Function& f) {
-    switch (format) {
-        case value_format::float16:
-            return f(float16{});
-        case value_format::bfloat16:
-            return f(bfloat16{});
-        case value_format::float8_e4m3:
-            return f(float8_e4m3{});
-        case value_format::float8_e5m2:
-            return f(float8_e5m2{});
-        default:
-            return f(float{});
-    }
-}
-/// The format's name, such as "bfloat16".
-inline const char* name(value_format format) {
-    return with_format(format, []<class T>(T) { return number_traits<T>::name; });
 }
 
 /// Identifies an operation. Lives as long as the tape; two operations of one tape are the same if their addresses are.
@@ -81,6 +55,16 @@ inline std::string gradient_text(const std::string& parameter, const std::string
     const bool is_below = parameter.rfind(layer + ".", 0) == 0;
     return "gradient of " + (is_below ? parameter.substr(layer.size() + 1) : parameter);
 }
+/// Numbers in the device's memory, as floats on the host.
+template <class Device>
+std::vector<float> fetched_floats(Device& device, value_format format, const void* from, extent count) {
+    const auto n = static_cast<std::size_t>(count);
+    std::vector<std::byte> values(n * format->bytes);
+    device.memory().read(values.data(), from, values.size());
+    std::vector<float> floats(n);
+    format->widen(values.data(), n, floats.data());
+    return floats;
+}
 
 }  // namespace detail
 
@@ -105,20 +89,17 @@ struct watched_tensor {
     const void* data;  ///< in the device's memory
     extent count;
     watched_operand operand{};
+    const float* widened = nullptr;  ///< for a number type of a user's own: its values in float, exact, in the device's memory
 };
 
-/// Calls f with a view of the tensor in its element type.
+/// Calls f with a view of the tensor in its element type; of floats for a number type of a user's own.
 template <class Function>
 void with_values(const watched_tensor& t, const Function& f) {
-    const auto in = [&]<class T>(T) { f(const_view<T, 1>(static_cast<const T*>(t.data), {t.count})); };
-    switch (t.format) {  // the tensor itself is never 8-bit
-        case value_format::float16:
-            return in(float16{});
-        case value_format::bfloat16:
-            return in(bfloat16{});
-        default:
-            return in(float{});
-    }
+    const auto in = [&]<class T>(const T* data) { f(const_view<T, 1>(data, {t.count})); };
+    if (t.widened != nullptr) return in(t.widened);
+    if (t.format == value_format::float16) return in(static_cast<const float16*>(t.data));
+    if (t.format == value_format::bfloat16) return in(static_cast<const bfloat16*>(t.data));
+    in(static_cast<const float*>(t.data));  // the tensor itself is never 8-bit
 }
 
 /// Is shown each tensor in the order of the operations. The values are valid until the call returns, and for work on
