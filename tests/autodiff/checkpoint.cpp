@@ -136,6 +136,27 @@ TEST_CASE("checkpoint: no record where nothing takes a gradient, where nothing i
     CHECK(tape.gradient(x)(2) == 6);
 }
 
+TEST_CASE_TEMPLATE("checkpoint: a function that returns what it captured hands its gradient on", Kind, ht::plain_tape, ht::watched_tape) {
+    ht::cpu device{{.threads = 1}};
+    const float values[] = {1, 2, 3};
+    ht::tape<ht::cpu, Kind> tape{device};
+    const auto square_sum = [&tape](const auto& y) { return ht::sum(tape, ht::mul(tape, y, y)); };
+    for (const bool nested : {false, true}) {
+        for (const bool is_leaf : {false, true}) {
+            const auto x = tape.leaf(ht::const_view<float, 1>{values, {3}});
+            {
+                const auto h = is_leaf ? x : ht::mul(tape, x, x);
+                const auto captured = [h](auto&) { return h; };
+                const auto y = nested ? ht::checkpoint(tape, [captured](auto& c) { return ht::checkpoint(c, captured); })
+                                      : ht::checkpoint(tape, captured);
+                tape.backward(square_sum(y));
+            }
+            CHECK(tape.gradient(x)(2) == (is_leaf ? 6 : 4 * 27));
+        }
+        CHECK(tape.memory().live() == 0);  // the gradients' blocks are free again
+    }
+}
+
 TEST_CASE("checkpoint: an exception on the way leaves a tape that records again") {
     ht::cpu device{{.threads = 1}};
     ht::tape tape{device};

@@ -60,14 +60,15 @@ struct checkpoint_record {
         Root& root = static_cast<Root&>(plain);
         graph& g = root.graph();
         const graph::place before = g.mark();
-        recompute(root);
-        root.finish(dy);
+        // The gradient of what the function had captured, and returns, stays where it is.
+        if (recompute(root) != dy.slot()) root.finish(dy);
         g.run_backward_to(before);
     }
 
   private:
-    /// Repeats the forward pass, now recording it. The gradient of the first result becomes that of the new one.
-    void recompute(Root& root) {
+    /// Repeats the forward pass, now recording it. The gradient of the first result becomes that of the new one, whose slot it
+    /// returns.
+    graph::index recompute(Root& root) {
         graph& g = root.graph();
         const std::uint32_t drawn = g.random.drawn(g.pass());
         g.random.go_back(first_draw);
@@ -76,7 +77,8 @@ struct checkpoint_record {
         g.random.go_back(drawn);
         if (!y.wants_gradient() || !(y.shape() == dy.shape()))
             fail<state_error>("checkpoint: the function gave another result, ", y.shape(), ", than before, ", dy.shape());
-        g.share_gradient(dy.slot(), y.slot());
+        if (y.slot() != dy.slot()) g.share_gradient(dy.slot(), y.slot());
+        return y.slot();
     }
     template <class... X>
     Y call(const X&... x) {
