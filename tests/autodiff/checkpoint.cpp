@@ -136,7 +136,8 @@ TEST_CASE("checkpoint: no record where nothing takes a gradient, where nothing i
     CHECK(tape.gradient(x)(2) == 6);
 }
 
-TEST_CASE_TEMPLATE("checkpoint: a function that returns what it captured hands its gradient on", Kind, ht::plain_tape, ht::watched_tape) {
+TEST_CASE_TEMPLATE("checkpoint: a function that returns what it captured hands its gradient on", Kind, ht::plain_tape,
+                   ht::watched_tape) {
     ht::cpu device{{.threads = 1}};
     const float values[] = {1, 2, 3};
     ht::tape<ht::cpu, Kind> tape{device};
@@ -147,8 +148,9 @@ TEST_CASE_TEMPLATE("checkpoint: a function that returns what it captured hands i
             {
                 const auto h = is_leaf ? x : ht::mul(tape, x, x);
                 const auto captured = [h](auto&) { return h; };
-                const auto y = nested ? ht::checkpoint(tape, [captured](auto& c) { return ht::checkpoint(c, captured); })
-                                      : ht::checkpoint(tape, captured);
+                const auto y = nested
+                                   ? ht::checkpoint(tape, [captured](auto& c) { return ht::checkpoint(c, captured); })
+                                   : ht::checkpoint(tape, captured);
                 tape.backward(square_sum(y));
             }
             CHECK(tape.gradient(x)(2) == (is_leaf ? 6 : 4 * 27));
