@@ -11,6 +11,7 @@
 #include <halftone/tensor/tensor.hpp>
 
 #include "support/temporary_folder.hpp"
+#include "train/repeated_step.hpp"
 #include "train/small_gpt.hpp"
 
 namespace train_memory_budget_tests {
@@ -263,6 +264,79 @@ TEST_CASE("budget: moments in 8 bits where they are allowed, and only where Adam
     auto in_8_bits = arguments_of(8, 0);
     in_8_bits.optim = "adamw_8bit";
     CHECK(scarce.masters == run_of(4, in_8_bits).masters);
+}
+
+/// Data without windows.
+struct training_alone {
+    ht::language_data data;
+    ht::language_batch sample(std::uint32_t step, ht::extent rows) { return data.sample(step, rows); }
+};
+
+TEST_CASE("budget: an evaluation on other data is within it, and one on the data's own windows does not count then") {
+    static const std::string corpus = small::text();
+    auto few_windows = small::options;
+    few_windows.most_windows = 1;
+    const auto run = [&](std::size_t budget, ht::extent eval_rows, auto&& data, ht::language_data others) {
+        ht::cpu device{{.threads = 1}};
+        gpt model{device, config_of(4), 1};
+        auto arguments = arguments_of(8, budget);
+        arguments.eval_steps = 1;
+        arguments.per_device_eval_batch_size = eval_rows;
+        ht::trainer trainer{device, model, arguments};
+        trainer.train(data, others);
+        const std::size_t peak = device.memory().usage().peak();
+        if (budget != 0) CHECK(trainer.budget()->peak_bytes == peak);
+        return peak;
+    };
+    const auto whole = [&](const ht::language_options& o) { return ht::language_data{ht::token_view{corpus}, o}; };
+    const std::size_t of_training = run(0, 1, training_alone{whole(few_windows)}, whole(few_windows));
+    for (const std::size_t budget : {of_training, of_training * 9 / 10}) {
+        CHECK(run(budget, 1, training_alone{whole(few_windows)}, whole(small::options)) <= budget);
+        CHECK(run(budget, 64, whole(small::options), whole(few_windows)) <= budget);
+        // A forward pass of 64 rows needs more, and no measure lowers that.
+        CHECK_THROWS_AS(run(budget, 64, training_alone{whole(few_windows)}, whole(small::options)), ht::budget_error);
+    }
+}
+
+/// Batch norm, whose statistics are those of a micro-batch, and a layer that needs memory.
+struct normed_net : ht::nn::model {
+    using policy = ht::full_fp32;
+    struct settings {};
+    ht::nn::batch_norm2d<ht::at<policy, "bn">> bn;
+
+    explicit normed_net(auto& device, const settings& = {}) : model{device}, bn{parameters(), 3} { commit(*this, 3); }
+    settings config() const { return {}; }
+    template <class Context>
+    ht::variable<float, 0> loss(Context&& ctx, const repeated_step::batch& b) const {
+        auto y = bn(ctx, ctx.root().to_device(b.images));
+        for (int i = 0; i < 4; ++i) y = ht::gelu(ctx, y);
+        return ht::mean_squared_error(ctx, y, b.targets);
+    }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.bn); }
+};
+
+TEST_CASE(
+    "budget: a model with batch norm has the micro-batches that it was asked for, whose statistics are others in "
+    "smaller ones") {
+    const auto run = [](std::size_t budget) {
+        ht::cpu device{{.threads = 1}};
+        normed_net model{device};
+        repeated_step::data data;
+        ht::trainer trainer{device, model, arguments_of(64, budget)};
+        trainer.train(data);
+        if (budget != 0) CHECK(trainer.budget()->micro_batch == 64);
+        return device.memory().usage().peak();
+    };
+    const std::size_t peak = run(0);
+    CHECK(run(peak) == peak);
+    CHECK_THROWS_WITH_AS(
+        run(peak - 1),
+        ht::detail::sentence("memory.budget: the run needs ", peak, " bytes; 1 more than the ", peak - 1,
+                             " given; it would take a smaller per_device_train_batch_size, by which the model's "
+                             "states become others, shorter rows, moments in 8 bits, a policy of fewer bytes a "
+                             "parameter")
+            .c_str(),
+        ht::budget_error);
 }
 
 #if defined(HALFTONE_FULL_TESTS)

@@ -9,7 +9,8 @@
 ///
 /// The measures, with what they cost:
 ///
-/// micro-batches of fewer rows, and more of them: every product reads its weights once more a micro-batch
+/// micro-batches of fewer rows, and more of them: every product reads its weights once more a micro-batch. Not of a model with
+///     states, such as the running statistics of batch norm, which normalises by the rows of a micro-batch
 /// the first n blocks are computed again in the backward pass: their forward pass once more
 /// logits are computed again in the backward pass: the head's product once more
 /// moments in 8 bits, by adamw_8bit or another optimizer's form in 8 bits: nothing, but other bits, and so only if asked for
@@ -67,6 +68,8 @@ struct budget_question {
     bool has_logits;            ///< whether logits may be kept or not
     bool has_wide_moments;      ///< whether moments could be in 8 bits, and are not
     memory_measures may;
+    bool has_states =
+        false;  ///< whether a forward pass changes the model, so that smaller micro-batches change the run
 };
 
 /// What a plan tells about a way to run.
@@ -177,7 +180,11 @@ budget_answer cheapest_measures(const budget_question& q, const PlanOf& plan_of)
 inline std::string budget_remedies(const budget_question& q) {
     std::string text;
     const auto add = [&text](const char* what) { text += std::string(text.empty() ? "" : ", ") + what; };
-    if (!q.may.micro_batches && q.rows > 1) add("allowing smaller micro-batches");
+    if (q.has_states && q.rows > 1) {
+        add("a smaller per_device_train_batch_size, by which the model's states become others");
+    } else if (!q.may.micro_batches && q.rows > 1) {
+        add("allowing smaller micro-batches");
+    }
     if (!q.may.recomputation && q.work.blocks != 0) add("allowing blocks to be computed again");
     if (!q.may.logits && q.has_logits) add("allowing logits to be computed again");
     add("shorter rows");

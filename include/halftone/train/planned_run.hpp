@@ -102,7 +102,8 @@ inline std::string layers_text(const std::vector<planned_parameter>& layers) {
 }
 
 /// A trainer's run, as far as its memory is concerned. Refers to its arguments.
-template <class Device, class Model, class Kind, class Data, optimizer_options Options = adamw_options>
+template <class Device, class Model, class Kind, class Data, optimizer_options Options = adamw_options,
+          class Evaluation = Data>
 struct planned_run {
     Device& device;
     Model& model;
@@ -110,6 +111,7 @@ struct planned_run {
     const asked_optimizer<Options>& asked;  ///< arguments.optim is what the trainer has now
     const std::vector<parameter_group>& groups;
     Data& data;
+    Evaluation* evaluation = &data;  ///< what it evaluates on, if that has windows
 
     static constexpr bool is_plannable = made_of_config<Model, Device>;
 
@@ -118,6 +120,8 @@ struct planned_run {
         const extent rows = arguments.per_device_train_batch_size, all = rows * arguments.gradient_accumulation_steps;
         budget_question q{rows,  arguments.gradient_accumulation_steps,        1, {},
                           false, asked.has_wide_moments(), arguments.memory.measures};
+        for (const store_entry& e : model.parameters().entries()) q.has_states = q.has_states || e.is_state;
+        q.may.micro_batches = q.may.micro_batches && !q.has_states;
         q.length = std::max<extent>(1, data.sample(0, all).size() / all);
         if constexpr (made_of_blocks<Model>) q.work = model.work(q.length);
         if constexpr (has_logits_to_keep<Model>) q.has_logits = true;
@@ -190,9 +194,9 @@ struct planned_run {
         run.add_callback(callback);
         constexpr typename trainer<Twin, Model, Kind, Options>::no_evaluation nothing{};
         run.train_steps(data, nothing);
-        if constexpr (evaluation_data<Data>) {
+        if constexpr (evaluation_data<Evaluation>) {
             if (few.eval_steps == 0 || few.eval_steps > few.max_steps) return;
-            run.evaluation_.of_windows(data, 2 * few.per_device_eval_batch_size);
+            run.evaluation_.of_windows(*evaluation, 2 * few.per_device_eval_batch_size);
             run.stop_.store(false);
             if (goes_on) run.train_steps(data, nothing);
         }

@@ -48,7 +48,7 @@ inline namespace HALFTONE_ABI {
 /// `Kind`: the kind of its tape; `Options`: those of its optimizer, which name it (optim/optimizer_options.hpp).
 template <class Device, class Model, class Kind = plain_tape, optimizer_options Options = adamw_options>
 class trainer : public detail::trainer_parts<Device, Model, Kind, Options> {
-    template <class, class, class, class, optimizer_options>
+    template <class, class, class, class, optimizer_options, class>
     friend struct detail::planned_run;
     using parts = detail::trainer_parts<Device, Model, Kind, Options>;
     using parts::context_, parts::memory_, parts::step_, parts::evaluation_, parts::runner_, parts::figures_, parts::ranks_,
@@ -97,25 +97,30 @@ class trainer : public detail::trainer_parts<Device, Model, Kind, Options> {
     template <training_data Data>
     training_result train(Data& data) {
         if constexpr (evaluation_data<Data>) {
-            return train_and_evaluate(data, [&] { return evaluate(data); });
+            return train_and_evaluate(data, data, [&] { return evaluate(data); });
         } else {
-            return train_and_evaluate(data, no_evaluation{});
+            return train_and_evaluate(data, data, no_evaluation{});
         }
     }
     /// The same, evaluating on other data: windows, or a data loader that is used for nothing else.
     template <training_data Data, class Evaluation>
         requires(evaluation_data<Evaluation> || evaluation_loader<Evaluation>)
     training_result train(Data& data, Evaluation& evaluation) {
-        return train_and_evaluate(data, [&] { return evaluate(evaluation); });
+        return train_and_evaluate(data, evaluation, [&] { return evaluate(evaluation); });
     }
 
     /// Chooses how the run stays within its memory.budget, and does so from now on (train/memory_budget.hpp). Throws
     /// budget_error if no allowed measure suffices; argument_error for a model that cannot be planned, since it has no
-    /// config() from which it can be made.
+    /// config() from which it can be made; state_error if the choice were to replace an optimizer that has taken steps.
     template <training_data Data>
     const memory_choice& fit_to_budget(Data& data) {
+        return fit_to_budget(data, data);
+    }
+    /// The same of a run that evaluates on other data: windows. (Batches of a data loader are not planned.)
+    template <training_data Data, class Evaluation>
+    const memory_choice& fit_to_budget(Data& data, Evaluation& evaluation) {
         parts::count_steps(data);
-        const memory_choice& choice = memory_.fit_to_budget(data, step_);
+        const memory_choice& choice = memory_.fit_to_budget(data, evaluation, step_);
         runner_.captured().renew("a memory budget has been applied");
         return choice;
     }
@@ -151,12 +156,12 @@ class trainer : public detail::trainer_parts<Device, Model, Kind, Options> {
         fail<out_of_memory>(e.what(), "; asked for by the trainer, for gradients and moments; the largest layers of the model: ",
                             model.parameters().largest_layers());
     }
-    /// evaluate_now() returns an evaluation_result, or is a no_evaluation.
-    template <class Data, class Evaluate>
-    training_result train_and_evaluate(Data& data, const Evaluate& evaluate_now) {
+    /// evaluate_now() returns an evaluation_result of `evaluation`, or is a no_evaluation.
+    template <class Data, class Evaluation, class Evaluate>
+    training_result train_and_evaluate(Data& data, Evaluation& evaluation, const Evaluate& evaluate_now) {
         parts::count_steps(data);
         parts::note_order(data);
-        if (arguments().memory.budget != 0 && !budget()) fit_to_budget(data);
+        if (arguments().memory.budget != 0 && !budget()) fit_to_budget(data, evaluation);
         const training_result r = train_steps(data, evaluate_now);
         if (history() != nullptr && rank() == 0) history()->dump(arguments().memory.history);
         return r;

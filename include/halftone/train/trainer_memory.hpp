@@ -31,12 +31,21 @@ class trainer_memory {
           groups_(std::move(groups)),
           history_(memory_history_in(*context.device, context.arguments.memory.history)) {}
 
-    /// Chooses how the run stays within its budget, and makes model, arguments and optimizer do so.
-    template <class Data>
-    const memory_choice& fit_to_budget(Data& data, step_type& step) {
-        choice_ = choose_measures(planned(data));
+    /// Chooses how the run stays within its budget, and makes model, arguments and optimizer do so. The run evaluates on
+    /// `evaluation`. Throws state_error if another optimizer were to replace one that has moments.
+    template <class Data, class Evaluation>
+    const memory_choice& fit_to_budget(Data& data, Evaluation& evaluation, step_type& step) {
+        const memory_choice way = choose_measures(planned(data, evaluation));
         training_arguments& a = context_->arguments;
         const std::string before = a.optim;
+        if (const std::string next = way.eight_bit_moments ? asked_.eight_bit_name() : asked_.name; next != before) {
+            if (const std::int64_t steps = step.optimizer.base().steps(); steps != 0)
+                fail<state_error>(
+                    "trainer: the memory.budget takes ", next, " in place of ", before, ", which has taken ", steps,
+                    " steps, and whose moments would be lost; call fit_to_budget(data) before a checkpoint is loaded, "
+                    "or give the budget of before");
+        }
+        choice_ = way;
         follow(*choice_, asked_, *context_->model, a);
         if (a.optim != before) {
             const schedule_options schedule = step.optimizer.base().schedule();
@@ -55,13 +64,13 @@ class trainer_memory {
     /// Throws the error that is being handled again, with `place` and with what would fit.
     template <class Data>
     [[noreturn]] void explain(const out_of_memory& e, const std::string& place, Data& data) const {
-        fail<out_of_memory>(e.what(), place, explained(planned(data)));
+        fail<out_of_memory>(e.what(), place, explained(planned(data, data)));
     }
 
   private:
-    template <class Data>
-    planned_run<Device, Model, Kind, Data, Options> planned(Data& data) const {
-        return {*context_->device, *context_->model, context_->arguments, asked_, groups_, data};
+    template <class Data, class Evaluation>
+    planned_run<Device, Model, Kind, Data, Options, Evaluation> planned(Data& data, Evaluation& evaluation) const {
+        return {*context_->device, *context_->model, context_->arguments, asked_, groups_, data, &evaluation};
     }
 
     context_type* context_;
