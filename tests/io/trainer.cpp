@@ -383,4 +383,85 @@ TEST_CASE("trainer: arguments of checkpoints are checked") {
     CHECK(!ht::trainer_checkpoints(t.trainer).resumed());
 }
 
+TEST_CASE("trainer: a budget that would replace the optimizer whose moments a checkpoint gave is refused") {
+    const support::temporary_folder folder;
+    const auto arguments = [&](std::size_t budget) {
+        return ht::training_arguments{
+            .max_steps = 2,
+            .output_dir = folder.path().string(),
+            .save_steps = 1,
+            .resume_from_checkpoint = "newest",
+            .memory = {
+                .budget = budget,
+                .measures = {
+                    .micro_batches = false, .recomputation = false, .logits = false, .eight_bit_moments = true}}};
+    };
+    std::size_t scarce = 1, roomy = std::size_t{1} << 30;
+    try {
+        run least(arguments(scarce));
+        least.trainer.fit_to_budget(least.data);
+    } catch (const ht::budget_error& e) {
+        scarce = e.least_bytes;
+    }
+    {
+        run first(arguments(scarce));
+        ht::trainer_checkpoints saves(first.trainer);
+        const stopper stop(first.trainer, 1);
+        first.trainer.train(first.data);
+        CHECK(first.trainer.arguments().optim == "adamw_8bit");
+    }
+    {
+        run second(arguments(roomy));
+        const ht::trainer_checkpoints saves(second.trainer);
+        const auto masters = small::masters(second.model.parameters());
+        CHECK_THROWS_WITH_AS(
+            second.trainer.train(second.data),
+            "trainer: the memory.budget takes adamw in place of adamw_8bit, which has taken 1 steps, and whose moments "
+            "would be lost; call fit_to_budget(data) before a checkpoint is loaded, or give the budget of before",
+            ht::state_error);
+        CHECK((second.trainer.arguments().optim == "adamw_8bit" && second.trainer.optimizer().steps() == 1));
+        CHECK(!second.trainer.budget());
+    }
+    run third(arguments(scarce));
+    ht::trainer_checkpoints saves(third.trainer);
+    third.trainer.train(third.data);
+    CHECK(third.trainer.optimizer().steps() == 2);
+}
+
+TEST_CASE("trainer: the best checkpoint of a run that goes on in another folder is where it was saved") {
+    const support::temporary_folder folder;
+    struct told_steps : ht::trainer_callback {
+        std::function<void(std::int64_t)> tell;
+        void on_step(const ht::trainer_state& s) override { tell(s.step); }
+    };
+    std::vector<std::byte> best;
+    // The metric is the step's number, so that the first checkpoint is the best one.
+    const auto train = [&](const char* where, const fs::path& from, std::int64_t steps,
+                           std::vector<std::string>& notes) {
+        ht::training_arguments a = arguments_in(folder.path() / where);
+        a.max_steps = steps, a.eval_steps = 0, a.save_steps = 1, a.lr_scheduler_type = ht::schedule::constant;
+        a.load_best_model_at_end = true, a.metric_for_best_model = "number", a.resume_from_checkpoint = from.string();
+        run r(a);
+        told_steps told;
+        r.trainer.add_callback(told);
+        ht::trainer_checkpoints saves(r.trainer, {.on_note = [&](const std::string& line) { notes.push_back(line); }});
+        told.tell = [&](std::int64_t step) {
+            saves.report("number", static_cast<double>(step));
+            if (steps == 2 && step == 1) best = small::masters(r.model.parameters());
+        };
+        r.trainer.train(r.data);
+        return std::pair{saves.best().step, small::masters(r.model.parameters())};
+    };
+    std::vector<std::string> notes;
+    const auto first = train("one", "", 2, notes),
+               second = train("two", folder.path() / "one" / "checkpoint-2/", 3, notes);
+    CHECK((first.first == 1 && first.second == best));
+    CHECK((second.first == 1 && second.second == best));
+    CHECK(notes.empty());
+    // From there on in that folder, which does not have it: the best one since then.
+    CHECK(train("two", "newest", 5, notes).first == 4);
+    CHECK(notes == std::vector<std::string>{"trainer_checkpoints: the best checkpoint so far, of step 1, is not in " +
+                                            (folder.path() / "two").string() + "; only those from now on count"});
+}
+
 }  // namespace io_trainer_tests

@@ -18,10 +18,12 @@
 #pragma once
 
 #include <cmath>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -217,7 +219,21 @@ class trainer_checkpoints final : public trainer_callback {
         }
         if (!resumed_) return;
         begun_step_ = resumed_->step;
+        find_best();
         for (const std::string& line : resumed_->notes) note(line);
+    }
+
+    /// The best checkpoint stands beside the one that was loaded, which may be in another folder than the run's. Where it is
+    /// not, what is best is found anew.
+    void find_best() {
+        if (best_.value.step < 0) return;
+        std::error_code failed;
+        best_folder_ = std::filesystem::weakly_canonical(resumed_->path, failed).parent_path();
+        if (files_.of_first(std::filesystem::exists(detail::checkpoint_path(best_folder_, best_.value.step), failed)))
+            return;
+        note(detail::sentence("trainer_checkpoints: the best checkpoint so far, of step ", best_.value.step,
+                              ", is not in ", best_folder_.string(), "; only those from now on count"));
+        best_.value = {};
     }
 
     /// Whether the metric for the best model has been told since the last step, and is better than at all checkpoints.
@@ -235,9 +251,10 @@ class trainer_checkpoints final : public trainer_callback {
         const training_arguments& a = trainer_->arguments();
         checkpoint_options o{.step = trainer_->state().step, .metrics = metrics_, .arguments = options_.arguments,
                              .save_total_limit = a.save_total_limit};
-        before_ = best_.value;
+        before_ = best_.value, folder_before_ = best_folder_;
         if (is_better()) best_.value = {o.step, metrics_.at(a.metric_for_best_model)};
         best_.value = files_.of_first(best_.value);
+        if (best_.value.step == o.step) best_folder_ = files_.folder();
         if (best_.value.step >= 0) o.best = best_.value.step;
         begun_step_ = o.step;
         with_parts([&](auto&... parts) { files_.save(o, parts...); });
@@ -259,7 +276,7 @@ class trainer_checkpoints final : public trainer_callback {
             files_.wait();
             failed_.clear();
         } catch (const io_error& e) {
-            best_.value = before_;
+            best_.value = before_, best_folder_ = folder_before_;
             begun_step_ = -1;
             if (failed_.empty()) trainer_->for_each_callback([&](trainer_callback& c) { c.on_save_failed(s, e.what()); });
             failed_ = e.what();
@@ -274,7 +291,8 @@ class trainer_checkpoints final : public trainer_callback {
             note(why);
             return trainer_->add_note(why);
         }
-        files_.load(detail::checkpoint_path(files_.folder(), best_.value.step), {.policy = options_.policy}, trainer_->model());
+        files_.load(detail::checkpoint_path(best_folder_, best_.value.step), {.policy = options_.policy},
+                    trainer_->model());
     }
 
     Trainer* trainer_;
@@ -284,7 +302,9 @@ class trainer_checkpoints final : public trainer_callback {
     std::optional<checkpoint_info> resumed_;
     best_part best_;
     std::map<std::string, double> metrics_;
-    best_checkpoint before_;           ///< the best before the save that is under way
+    std::filesystem::path best_folder_;    ///< the folder of the best checkpoint
+    best_checkpoint before_;               ///< the best before the save that is under way
+    std::filesystem::path folder_before_;  ///< its folder
     std::string failed_;               ///< why the last save failed; empty: it did not
     std::int64_t begun_step_ = -1;     ///< the step of the last save, if it has not failed
     bool is_under_way_ = false;
