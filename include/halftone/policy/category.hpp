@@ -152,13 +152,15 @@ struct cast<category::stated, Op, Low, Widest> : stated_type<Op, Low> {};
 template <class Op, class Low, class Widest>
 struct cast<category::banned, Op, Low, Widest> {
     static constexpr bool has_logits_form = requires { Op::has_logits_form; };
-    static_assert(contains<Low, float> || !has_logits_form,
+    // Where only operands of products are rounded, as in tf32, everything else is in fp32.
+    static constexpr bool is_wide = contains<storage_of<Low>, float>;
+    static_assert(is_wide || !has_logits_form,
                   "halftone: this operation overflows in low precision; call its with_logits form, or open a region "
                   "with ht::autocast<ht::full_fp32>(ctx) around it");
-    static_assert(contains<Low, float> || has_logits_form,
+    static_assert(is_wide || has_logits_form,
                   "halftone: this operation is not for low precision (its category is ht::category::banned); open a "
                   "region with ht::autocast<ht::full_fp32>(ctx) around it");
-    using type = Low;
+    using type = promote<float, Low>;
 };
 
 // The type of a role, or the policy's `output` where the role has eight bits and the operation does not scale.
