@@ -64,6 +64,13 @@ std::vector<std::string> events_of(const std::string& file) {
     return all;
 }
 
+/// The events of a file that are a session_log whose status is START.
+int starts_of(const std::filesystem::path& file) {
+    int count = 0;
+    for (const std::string& each : events_of(bytes_of(file))) count += hex(each).ends_with("3a020801") ? 1 : 0;
+    return count;
+}
+
 TEST_CASE("CRC-32C of RFC 3720's examples") {
     CHECK(ht::detail::crc32c("123456789") == 0xe3069283u);
     CHECK(ht::detail::crc32c(std::string(32, '\0')) == 0x8a9136aau);
@@ -83,19 +90,21 @@ TEST_CASE("an event file to the byte, and a truncated one to its last whole even
     }
     const std::string file = bytes_of(path);
     const std::vector<std::string> events = events_of(file);
-    REQUIRE(events.size() == 4);
+    REQUIRE(events.size() == 5);
     CHECK(hex(events[0]) == "090000000000448f40" "1a0d" + hex("brain.Event:2"));
     // The whole record, with its checksums as TensorBoard's own function gives them.
     CHECK(hex(file.substr(0, 40)) == "1800000000000000" "a37f4b22" + hex(events[0]) + "aba33345");
+    // wall_time, step 300, a session_log whose status is START
+    CHECK(hex(events[1]) == "090000000000448f40" "10ac02" "3a020801");
     // wall_time, step 300, a summary with a value: tag and simple_value 2.5
-    CHECK(hex(events[1]) == "090000000000448f40" "10ac02" "2a0d0a0b" "0a04" + hex("loss") + "1500002040");
+    CHECK(hex(events[2]) == "090000000000448f40" "10ac02" "2a0d0a0b" "0a04" + hex("loss") + "1500002040");
     // min 1, max 4, num 4, sum 9, squares 25; limits 2, 3, 4; counts 3, 0, 1
-    CHECK(hex(events[2]) == "090000000000448f40" "1001" "2a680a66" "0a0168" "2a61" "09000000000000f03f" "110000000000001040"
+    CHECK(hex(events[3]) == "090000000000448f40" "1001" "2a680a66" "0a0168" "2a61" "09000000000000f03f" "110000000000001040"
                             "190000000000001040" "210000000000002240" "290000000000003940"
                             "3218" "0000000000000040" "0000000000000840" "0000000000001040"
                             "3a18" "0000000000000840" "0000000000000000" "000000000000f03f");
-    CHECK(events[3].find("note") != std::string::npos);
-    for (std::size_t cut = 1; cut < 40; ++cut) CHECK(events_of(file.substr(0, file.size() - cut)).size() == 3);
+    CHECK(events[4].find("note") != std::string::npos);
+    for (std::size_t cut = 1; cut < 40; ++cut) CHECK(events_of(file.substr(0, file.size() - cut)).size() == 4);
 }
 
 TEST_CASE("files of one folder and second do not overwrite each other; those of one process do not end each other's runs") {
@@ -103,8 +112,31 @@ TEST_CASE("files of one folder and second do not overwrite each other; those of 
     ht::tensorboard_file one(folder.path(), {.now = &at_noon}), two(folder.path(), {.now = &at_noon});
     CHECK(one.path() != two.path());
     one.scalar("train/loss", 1, 1), two.scalar("eval/loss", 2, 1), one.scalar("train/loss", 3, 2);
-    CHECK(events_of(bytes_of(one.path())).size() == 3);
+    CHECK(starts_of(one.path()) == 1);
+    CHECK(starts_of(two.path()) == 0);
+    CHECK(events_of(bytes_of(one.path())).size() == 4);
     CHECK(events_of(bytes_of(two.path())).size() == 2);
+}
+
+TEST_CASE("of the files of a process that goes on with another's run the first alone makes readers drop events") {
+    const support::temporary_folder folder;
+    folder.write("events.out.tfevents.0000000900.host.7", "");
+    ht::tensorboard_file one(folder.path(), {.now = &at_noon}), two(folder.path(), {.now = &at_noon});
+    one.scalar("train/loss", 1, 6), two.scalar("eval/loss", 2, 6);
+    CHECK(starts_of(one.path()) == 1);
+    CHECK(starts_of(two.path()) == 0);
+}
+
+TEST_CASE("of files that threads make at once one begins a run") {
+    const support::temporary_folder folder;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 8; ++i)
+        threads.emplace_back([&] { ht::tensorboard_file(folder.path(), {.now = &at_noon}).scalar("loss", 1, 1); });
+    for (std::thread& each : threads) each.join();
+    int files = 0, starts = 0;
+    for (const auto& each : std::filesystem::directory_iterator(folder.path())) ++files, starts += starts_of(each.path());
+    CHECK(files == 8);
+    CHECK(starts == 1);
 }
 
 TEST_CASE("a file that goes on with a run of another process begins with its first step") {

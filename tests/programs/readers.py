@@ -79,7 +79,7 @@ def records(data):
 
 def read_resumed(folder, whole):
     """A run that was killed behind its checkpoint, and one that goes on from there: the file of a process that finds another's."""
-    from tensorboard.backend.event_processing import event_accumulator, event_multiplexer
+    from tensorboard.backend.event_processing import event_accumulator, event_multiplexer, plugin_event_accumulator, plugin_event_multiplexer
     from tensorboard.compat.proto.event_pb2 import Event, SessionLog
     from tensorboard.summary.writer.record_writer import RecordWriter
 
@@ -96,9 +96,15 @@ def read_resumed(folder, whole):
         file.write(b"".join(part for part, e in zip(parts, events) if e.step >= again))
     read = event_accumulator.EventAccumulator(str(folder), size_guidance={"scalars": 0})
     several = event_multiplexer.EventMultiplexer({"run": str(folder)}, size_guidance={"scalars": 0})
-    read.Reload(), several.Reload()
+    # Those of the server without --load_fast, for which the first START of a run is none that ends another.
+    of_plugins = plugin_event_accumulator.EventAccumulator(str(folder), size_guidance={"tensors": 0})
+    several_of_plugins = plugin_event_multiplexer.EventMultiplexer({"run": str(folder)}, size_guidance={"tensors": 0})
+    for each in (read, several, of_plugins, several_of_plugins):
+        each.Reload()
     wrong = []
-    for name, found in (("EventAccumulator", read.Scalars("train/loss")), ("EventMultiplexer", several.Scalars("run", "train/loss"))):
+    for name, found in (("EventAccumulator", read.Scalars("train/loss")), ("EventMultiplexer", several.Scalars("run", "train/loss")),
+                        ("plugins' EventAccumulator", of_plugins.Tensors("train/loss")),
+                        ("plugins' EventMultiplexer", several_of_plugins.Tensors("run", "train/loss"))):
         if [e.step for e in found] != sorted({e.step for e in found}) or found[-1].step != steps[-1]:
             wrong.append(f"{name}: steps of a resumed run {[e.step for e in found]}")
     print(f"a resumed run: {len(read.Scalars('train/loss'))} steps, each once")

@@ -7,13 +7,15 @@
 ///
 /// The file is events.out.tfevents.TIME.HOST.PID.COUNT in the folder, a new one for each object; one run a folder. Every event
 /// is flushed as it is written, so that TensorBoard can follow a run, and a run that is killed leaves a file that can be read
-/// to its last whole event. A process that goes on with such a run, in the same folder, begins with an event that makes readers
-/// drop what the earlier one wrote from the first step on that is written again.
+/// to its last whole event. A process's first file in a folder begins with an event that makes readers drop what an earlier
+/// process wrote from the first step on that is written again. Files of new runs have it, too: some readers take a run's first
+/// such event for its beginning, and drop nothing.
 ///
 /// A file is a sequence of records, each an Event of TensorFlow's event.proto in protocol buffers' wire format: its length
 /// in 8 bytes, the masked CRC-32C of those, the Event, its masked CRC-32C. All numbers are little-endian.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cerrno>
@@ -170,26 +172,29 @@ struct tensorboard_options {
 
 namespace detail {
 
-/// Event files of this process.
-inline bool is_own_event_file(const std::filesystem::path& path, bool becomes_one = false) {
-    static std::mutex lock;
-    static std::set<std::string> own;
-    const std::lock_guard<std::mutex> held(lock);
-    const std::string name = std::filesystem::absolute(path).lexically_normal().string();
-    return becomes_one ? own.insert(name).second : own.count(name) != 0;
-}
-/// Whether another process has left event files in a folder.
-inline bool has_events_of_others(const std::filesystem::path& folder) {
-    std::error_code error;
-    for (std::filesystem::directory_iterator i(folder, error), end; !error && i != end; i.increment(error)) {
-        if (i->path().filename().string().starts_with("events.out.tfevents.") && !is_own_event_file(i->path())) return true;
-    }
-    return false;
+/// A new event file, and whether it is this process's first in its folder.
+struct new_event_file {
+    std::filesystem::path path;
+    bool is_first = false;
+};
+
+/// Whether one of these files is in a folder.
+inline bool has_one_of(const std::filesystem::path& folder, const std::set<std::filesystem::path>& files) {
+    return std::any_of(files.begin(), files.end(), [&](const std::filesystem::path& file) {
+        std::error_code error;
+        return file.parent_path() == folder && std::filesystem::exists(file, error);
+    });
 }
 /// The first of stem.0, stem.1, ... that no file has; it exists then, empty, so that no other object takes it.
-inline std::filesystem::path new_event_file(const std::filesystem::path& folder, const std::string& stem) {
+inline new_event_file make_event_file(const std::filesystem::path& folder, const std::string& stem) {
+    static std::mutex lock;
+    static std::set<std::filesystem::path> own;  // files of this process
+    const std::lock_guard<std::mutex> held(lock);
+    const std::filesystem::path where = (std::filesystem::absolute(folder) / "").lexically_normal().parent_path();
+    const bool is_first = !has_one_of(where, own);
     for (int count = 0;; ++count) {
-        const std::filesystem::path path = folder / (stem + '.' + std::to_string(count));
+        const std::string name = stem + '.' + std::to_string(count);
+        const std::filesystem::path path = folder / name;
         errno = 0;
 #if defined(_WIN32)
         if (std::filesystem::exists(path)) continue;
@@ -198,8 +203,8 @@ inline std::filesystem::path new_event_file(const std::filesystem::path& folder,
         if (file < 0 && errno == EEXIST) continue;
         if (file >= 0) ::close(file);
 #endif
-        is_own_event_file(path, true);
-        return path;  // what else is wrong with it, who opens it tells
+        own.insert(where / name);
+        return {path, is_first};  // what else is wrong with it, who opens it tells
     }
 }
 
@@ -214,8 +219,9 @@ class tensorboard_file final : public metrics_sink {
         : now_(options.now != nullptr ? options.now : &system_seconds), attempt_(options.on_error, options.on_note) {
         attempt_([&] {
             output_folder made(folder);
-            goes_on_ = detail::has_events_of_others(folder);
-            file_.emplace(detail::new_event_file(folder, name_at(now_())), std::ios::trunc);
+            const detail::new_event_file made_file = detail::make_event_file(folder, name_at(now_()));
+            begins_ = made_file.is_first;
+            file_.emplace(made_file.path, std::ios::trunc);
             file_->write(detail::version_record(now_()));
             made.keep();
         });
@@ -250,8 +256,8 @@ class tensorboard_file final : public metrics_sink {
         return "events.out.tfevents." + time + "." + host + "." + process;
     }
     void write_value(std::int64_t step, const detail::wire_message& value) {
-        if (goes_on_) write(detail::start_record(now_(), step));
-        goes_on_ = false;
+        if (begins_) write(detail::start_record(now_(), step));
+        begins_ = false;
         write(detail::value_record(now_(), step, value));
     }
     void write(const std::string& record) {
@@ -261,7 +267,7 @@ class tensorboard_file final : public metrics_sink {
     double (*now_)();
     detail::write_attempts attempt_;
     std::optional<detail::growing_file> file_;
-    bool goes_on_ = false;  ///< with a run of another process, of which no step has been written yet
+    bool begins_ = false;  ///< what this process writes into the folder, and no step of it has been written yet
 };
 
 }  // namespace HALFTONE_ABI
