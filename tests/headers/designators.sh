@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Nothing that nvcc reads assigns braces with designators, `x = {.a = 1, .c = n}`: inside of a template nvcc 13.4 and 13.5 hand the host
+# Nothing that nvcc reads assigns braces with designators, `x = {.a = 1, .c = n}`: inside of a template nvcc 13.0 to 13.5 may hand the host
 # compiler `x = {1, n}`, whose values come to other members, without a word. `x = type{.a = 1, .c = n}` and declarations keep their names.
 # It reads words, and takes a second.
 #

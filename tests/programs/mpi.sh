@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # Ranks as processes over MPI, four on this machine: the bytes and sums of all collectives; and runs in which a rank is killed, is
-# stopped, throws, returns, ends by exit(0), hangs or skips a call: the others end with a line that names it (for one that is killed the
+# stopped, throws, returns, ends by exit(0) or quick_exit(0), hangs or skips a call: the others end with a line that names it (for one that is killed the
 # launcher's), with a code other than zero, and none is left.
 #
 #     tests/programs/mpi.sh [--full] [PROGRAM]        --full: in each kind of call; MPI_HOME names the folder of an MPI, see
@@ -70,6 +70,7 @@ ends '^communicator: .*rank 3 does not answer' exchange stop 3 travelling
 ends '^communicator: rank 0 has not called barrier "step" within 2000 ms, for which the others wait$' barrier hang 0
 ends '^communicator: ranks 0, 1 and 2 call all_gather "step" of 1000 bytes, and rank 3 calls barrier "end";' all_gather skip 3
 ends '^mpi_session: rank 1 ends the program by exit\(\) within the session; all ranks end$' all_gather exit 1
+ends '^mpi_session: rank 1 ends the program by exit\(\) within the session; all ranks end$' all_gather quick_exit 1
 ends '^mpi_session: rank 0 ends the program behind an exception that left the session; all ranks end$' barrier catch 0
 run barrier fork 1 || fail "a child of fork() that ends: code $code"
 if [[ $full == yes ]]; then

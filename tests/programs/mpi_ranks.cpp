@@ -7,7 +7,7 @@
 ///     mpirun -n 4 mpi_ranks sessions                 one to the end of the program, and one in it that is over
 ///     mpirun -n 4 mpi_ranks exchange kill 2          rank 2 is killed before its third call of that kind
 ///     mpirun -n 4 mpi_ranks all_gather stop 1 [travelling]      stopped, before the call or while its bytes travel
-///     mpirun -n 4 mpi_ranks barrier throw | return | exit | catch | fork | hang | skip | nap 3
+///     mpirun -n 4 mpi_ranks barrier throw | return | exit | quick_exit | catch | fork | hang | skip | nap 3
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -144,6 +144,7 @@ void suffer(ht::communicator& comm, const std::string& kind, const std::string& 
             if (fate == "throw") throw std::runtime_error("no disk");
             if (fate == "catch") throw 0;
             if (fate == "exit") std::exit(0);
+            if (fate == "quick_exit") std::quick_exit(0);
             if (fate == "fork") {  // a child that is no rank ends, and the run goes on
                 const pid_t child = fork();
                 if (child == 0) std::exit(0);

@@ -18,9 +18,9 @@
 /// different things, and MPI_Abort ends all with exit code 1. Before any bytes move, each rank sends the others what it
 /// calls (64 bytes); who has not within the deadline is missing. Ranks also tell each other that they live, eight times in a
 /// deadline: a process that is stopped while bytes travel is named for its silence. A rank that throws leaves MPI as it is;
-/// mpirun ends the others when a rank is killed. A process that ends by exit() within its session, or behind an exception
-/// that left it, says so in a line and ends all with code 1, whatever its own was: not every mpirun tells, and MPICH's may
-/// end with code 0.
+/// mpirun ends the others when a rank is killed. A process that ends by exit() or quick_exit() within its session, or behind an
+/// exception that left it, says so in a line and ends all with code 1, whatever its own was: not every mpirun tells, and
+/// MPICH's may end with code 0, as it does for a process that ends by _exit(0), which no program can catch.
 #pragma once
 
 #include <algorithm>
@@ -216,12 +216,12 @@ struct mpi_exit_watch {
     int rank = 0, process = process_id();  ///< a child of fork() is another process, and no rank
     std::atomic<bool> is_over{false}, was_left{false};
 
-    /// Of a session that begins here. The handlers of exit() run in the reverse order of their registration, so each belongs
-    /// to the last session left; that of a global one runs behind its destructor.
+    /// Of a session that begins here. The handlers of exit(), and those of quick_exit(), run in the reverse order of their
+    /// registration, so each belongs to the last session left; that of a global one runs behind its destructor.
     static std::shared_ptr<mpi_exit_watch> begin(int rank) {
         const auto watch = std::make_shared<mpi_exit_watch>();
         watch->rank = rank;
-        if (std::atexit(&at_exit) == 0) watches().push_back(watch);
+        if (std::atexit(&at_exit) == 0 && std::at_quick_exit(&at_exit) == 0) watches().push_back(watch);
         return watch;
     }
 
@@ -232,6 +232,7 @@ struct mpi_exit_watch {
     }
     /// Ends all ranks. Handlers that were there before come no more, nor does what flushes files.
     static void at_exit() {
+        if (watches().empty()) return;
         const auto watch = watches().back();
         watches().pop_back();
         int has_ended = 0;
