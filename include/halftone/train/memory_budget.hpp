@@ -68,8 +68,7 @@ struct budget_question {
     bool has_logits;            ///< whether logits may be kept or not
     bool has_wide_moments;      ///< whether moments could be in 8 bits, and are not
     memory_measures may;
-    bool has_states =
-        false;  ///< whether a forward pass changes the model, so that smaller micro-batches change the run
+    bool has_states = false;    ///< whether a forward pass changes the model, so that smaller micro-batches change the run
 };
 
 /// What a plan tells about a way to run.

@@ -47,9 +47,9 @@ enum class save_strategy {
 
 /// What a trainer may do to stay within its memory.budget (train/memory_budget.hpp).
 struct memory_measures {
-    bool micro_batches =
-        true;  ///< smaller ones, and more of them: sums of gradients are rounded in another order; not of a
-               ///< model with batch norm, whose statistics would be others
+    /// Smaller ones, and more of them: sums of gradients are rounded in another order. Not of a model with batch norm, whose
+    /// statistics would be others.
+    bool micro_batches = true;
     bool recomputation = true;  ///< the first blocks are computed again in the backward pass, as many as needed
     bool logits = true;         ///< logits are computed again in the backward pass
     bool eight_bit_moments = false;  ///< optim becomes adamw_8bit, or the form in 8 bits of another optimizer that has one
