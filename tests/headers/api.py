@@ -118,7 +118,7 @@ def statement(tag):
 
 def refuses(tag):
     """An overload that only produces an error message."""
-    return re.search(r'= delete;|\{ (\w+::)*refuse_\w+<?.*\}|\) (const )?\{ static_assert\((sizeof|!?detail::always)',
+    return re.search(r'= delete;|\{ (\w+::)*refuse_\w+<?.*\}|\) (const )?\{ static_assert\((sizeof\(([\w*]+\) == 0|detail::not_)|!?detail::always)',
                      statement(tag)) is not None
 
 
