@@ -32,6 +32,7 @@
 /// If `compute`, an operand or the result is a double, sums and epilogue are in double (matmul/fp64.hpp).
 #pragma once
 
+#include <halftone/kernel/expect.hpp>
 #include <halftone/kernel/matmul/epilogue.hpp>
 #include <halftone/kernel/write_mode.hpp>
 #include <halftone/memory/square_sum.hpp>
@@ -71,6 +72,8 @@ void check_matmul_shapes(const untyped_matrix& a, const untyped_matrix& b, const
 template <class A, class B, class C>
 void check_matmul(const view<A, 2>& a, const view<B, 2>& b, const view<C, 2>& c) {
     check_matmul_shapes(untyped(a), untyped(b), untyped(c));
+    kernel::expect_apart("matmul", "a", a, "c", c);
+    kernel::expect_apart("matmul", "b", b, "c", c);
 }
 
 /// A product with any kernel's epilogue. Devices that can sum the `squares` of a float result as they store it do so;
