@@ -266,17 +266,38 @@ TEST_CASE("budget: moments in 8 bits where they are allowed, and only where Adam
     CHECK(scarce.masters == run_of(4, in_8_bits).masters);
 }
 
-/// Data without windows.
+TEST_CASE("budget: the rate that a program has set stays where another optimizer takes the place of the first one") {
+    static const std::string corpus = small::text();
+    ht::cpu device{{.threads = 1}};
+    gpt model{device, config_of(2), 1};
+    ht::language_data data{ht::token_view{corpus}, small::options};
+    ht::trainer trainer{device, model, arguments_of(4, std::size_t{1} << 30, {.eight_bit_moments = true})};
+    CHECK(trainer.arguments().optim == "adamw_8bit");
+    trainer.optimizer().set_lr(0.25);
+    trainer.fit_to_budget(data);
+    CHECK(trainer.arguments().optim == "adamw");
+    CHECK(trainer.optimizer().lr() == 0.25);
+    trainer.train(data);
+    CHECK(trainer.optimizer().last_lr() == doctest::Approx(0.25 / 3));  // in the last of three steps of a linear decay
+}
+
+/// Data without windows, and windows without batches for training.
 struct training_alone {
     ht::language_data data;
     ht::language_batch sample(std::uint32_t step, ht::extent rows) { return data.sample(step, rows); }
 };
+struct windows_alone {
+    ht::language_data data;
+    ht::extent windows() const { return data.windows(); }
+    ht::language_batch window(ht::extent first, ht::extent rows) { return data.window(first, rows); }
+};
+static_assert(!ht::evaluation_data<training_alone> && !ht::training_data<windows_alone>);
 
 TEST_CASE("budget: an evaluation on other data is within it, and one on the data's own windows does not count then") {
     static const std::string corpus = small::text();
     auto few_windows = small::options;
     few_windows.most_windows = 1;
-    const auto run = [&](std::size_t budget, ht::extent eval_rows, auto&& data, ht::language_data others) {
+    const auto run = [&](std::size_t budget, ht::extent eval_rows, auto&& data, windows_alone others) {
         ht::cpu device{{.threads = 1}};
         gpt model{device, config_of(4), 1};
         auto arguments = arguments_of(8, budget);
@@ -289,13 +310,33 @@ TEST_CASE("budget: an evaluation on other data is within it, and one on the data
         return peak;
     };
     const auto whole = [&](const ht::language_options& o) { return ht::language_data{ht::token_view{corpus}, o}; };
-    const std::size_t of_training = run(0, 1, training_alone{whole(few_windows)}, whole(few_windows));
+    const auto windows = [&](const ht::language_options& o) { return windows_alone{whole(o)}; };
+    const std::size_t of_training = run(0, 1, training_alone{whole(few_windows)}, windows(few_windows));
     for (const std::size_t budget : {of_training, of_training * 9 / 10}) {
-        CHECK(run(budget, 1, training_alone{whole(few_windows)}, whole(small::options)) <= budget);
-        CHECK(run(budget, 64, whole(small::options), whole(few_windows)) <= budget);
+        CHECK(run(budget, 1, training_alone{whole(few_windows)}, windows(small::options)) <= budget);
+        CHECK(run(budget, 64, whole(small::options), windows(few_windows)) <= budget);
         // A forward pass of 64 rows needs more, and no measure lowers that.
-        CHECK_THROWS_AS(run(budget, 64, training_alone{whole(few_windows)}, whole(small::options)), ht::budget_error);
+        CHECK_THROWS_AS(run(budget, 64, training_alone{whole(few_windows)}, windows(small::options)), ht::budget_error);
     }
+}
+
+TEST_CASE("an evaluation that runs out of memory says where, also of windows alone") {
+    static const std::string corpus = small::text();
+    ht::cpu device{{.threads = 1, .memory_limit = std::size_t{640} << 10}};
+    gpt model{device, config_of(2), 1};
+    windows_alone others{ht::language_data{ht::token_view{corpus}, small::options}};
+    ht::training_arguments arguments = arguments_of(1, 0);
+    arguments.per_device_eval_batch_size = 400;
+    ht::trainer trainer{device, model, arguments};
+    std::string what;
+    try {
+        trainer.evaluate(others);
+    } catch (const ht::out_of_memory& e) {
+        what = e.what();
+    }
+    CAPTURE(what);
+    CHECK(what.find("; asked for by ") != std::string::npos);
+    CHECK(what.find("; the largest layers of the model: ") != std::string::npos);
 }
 
 /// Batch norm, whose statistics are those of a micro-batch, and a layer that needs memory.

@@ -113,7 +113,8 @@ struct planned_run {
     Data& data;
     Evaluation* evaluation = &data;  ///< what it evaluates on, if that has windows
 
-    static constexpr bool is_plannable = made_of_config<Model, Device>;
+    /// Not of an evaluation on data that has windows alone.
+    static constexpr bool is_plannable = made_of_config<Model, Device> && training_data<Data>;
 
     /// The run as asked for, and what its budget may change.
     budget_question question() const {

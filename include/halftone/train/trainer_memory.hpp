@@ -49,9 +49,11 @@ class trainer_memory {
         follow(*choice_, asked_, *context_->model, a);
         if (a.optim != before) {
             const schedule_options schedule = step.optimizer.base().schedule();
+            const double rate = step.optimizer.base().state().lr;
             step.optimizer.remake(*context_->device, *context_->model, asked_, a.optim,
                                   with_undecayed(context_->model->parameters(), groups_));
             step.renew_schedule(schedule);
+            step.optimizer.base().set_lr(rate);
         }
         return *choice_;
     }
