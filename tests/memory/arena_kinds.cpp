@@ -191,6 +191,22 @@ TEST_CASE("planned arena: a new step that needs more at first leaves the slab, a
     CHECK(memory.usage().held() == space.reserved());
 }
 
+TEST_CASE("planned arena: after release_cached() the slab is that of the steps that follow, not of one that was given up before") {
+    ht::host_memory memory;
+    memory.set_arenas(arena_kind::planned);
+    ht::arena space(memory, memory_kind::activation);
+    const auto step = [&](std::size_t each) {
+        std::byte* const a = space.allocate(each * mebibyte);
+        std::byte* const b = space.allocate(each * mebibyte);
+        space.deallocate(b, each * mebibyte), space.deallocate(a, each * mebibyte);
+    };
+    step(8);  // as of a step that memory did not suffice for: its blocks have been freed, and no other step has begun
+    memory.release_cached();
+    CHECK(memory.usage().held() == 0);
+    for (int i = 0; i < 3; ++i) step(2);
+    CHECK(space.reserved() == 4 * mebibyte);
+}
+
 TEST_CASE("planned arena: a step that deviates, at any call and in any way, keeps its contents, and says where") {
     const random_step step(7, 40);
     for (std::size_t at = 1; at + 1 < step.events.size(); ++at) {
