@@ -111,6 +111,31 @@ TEST_CASE_TEMPLATE("resume: another rate or weight decay is refused, or the prog
     CHECK(fixed.refusal(folder).find("up.weight: lr was the optimizer's there, and is 0.5 here") != std::string::npos);
 }
 
+TEST_CASE_TEMPLATE("resume: a schedule of fewer steps than are done is refused, whoever decides", Kind, adamw, adamw_8bit, sgd, lion, adafactor,
+                   muon) {
+    const support::temporary_folder folder;
+    run<Kind> before;
+    auto done = before.optimizer.state();
+    done.steps = 7;
+    before.optimizer.load(done);
+    before.optimizer.set_schedule({.shape = ht::cosine, .total_steps = 20, .warmup_steps = 2});
+    before.save(folder);
+    for (const std::int64_t total : {6, 7, 40}) {
+        run<Kind> r;
+        r.optimizer.set_schedule({.shape = ht::cosine, .total_steps = total, .warmup_steps = 2});
+        for (const auto who : {ht::saved_arguments, ht::program_arguments}) {
+            std::string why;
+            try {
+                r.load(folder, who);
+            } catch (const ht::checkpoint_error& e) {
+                why = e.what();
+            }
+            CHECK(why == std::string(total < 7 ? "checkpoint: 7 steps are done there, and the schedule here has total_steps of 6" : ""));
+        }
+        CHECK(r.optimizer.state().steps == (total < 7 ? 0 : 7));
+    }
+}
+
 TEST_CASE("resume: another rate of Muon's AdamW is refused") {
     const support::temporary_folder folder;
     run<muon> before;

@@ -212,9 +212,16 @@ struct position_of {
     }
 };
 
+/// Throws checkpoint_error for a schedule of fewer steps than are done: its rate would be that behind its end.
+inline void check_total_steps(const schedule_options& s, std::int64_t done) {
+    if (s.shape == schedule::constant || s.total_steps <= 0 || s.total_steps >= done) return;
+    fail<checkpoint_error>("checkpoint: ", done, " steps are done there, and the schedule here has total_steps of ", s.total_steps);
+}
+
 /// Compares what the optimizer was made with; under program_arguments also makes the rate of the saved state the program's.
 template <class Optimizer, class State>
 void settle_terms(const Optimizer& optimizer, const nlohmann::json& saved, State& state, load_request& request) {
+    check_total_steps(optimizer.schedule(), state.steps);
     if (!saved.contains("made_with")) fail<checkpoint_error>("checkpoint: the state of the optimizer has no made_with");
     const name_list differing = differing_terms(saved["made_with"], terms_of(optimizer));
     if (request.arguments == resume_arguments::saved) {
