@@ -112,6 +112,22 @@ TEST_CASE("own numbers: a numerics report proposes another type where numbers ov
     CHECK(beyond.find(" of h.1.attn.qkv.weight are NaN in float16_e6m9 and not in the master") != std::string::npos);
 }
 
+TEST_CASE("own numbers: weights beyond a type without infinities and NaNs are counted, and none of its numbers is subnormal") {
+    ht::cpu device{{.threads = 1}};
+    loop<support::fixed_operands, ht::cpu> l(device);
+    l.scale_weight("h.0.attn.proj.weight", 1000.0f);
+    const ht::numerics_view view = counted(l);
+    const auto row = std::find_if(view.rows.begin(), view.rows.end(), [](const ht::numerics_row& r) {
+        return r.is_weight() && r.parameter == "h.0.attn.proj.weight";
+    });
+    REQUIRE(row != view.rows.end());
+    CHECK(row->overflowed > 0);
+    CHECK(row->subnormal() == 0);
+    std::string all;
+    for (const auto& p : view.proposals()) all += p.text;
+    CHECK(all.find(" of h.0.attn.proj.weight are its largest number in fixed16 and not in the master") != std::string::npos);
+}
+
 /// Operands in fixed point.
 struct fixed_layers : ht::amp_bf16 {
     using compute = support::fixed16;

@@ -220,6 +220,7 @@ inline std::map<std::string, std::string> weight_metadata(const store& parameter
     for (const store_entry& e : parameters.entries()) {
         const value_traits& own = saved_type(parameters.groups()[e.group], e);
         const std::string named = file_name_of(o.names, e.path);
+        metadata.erase(number_key(named));  // of another file, whose metadata these may be
         if (own.is_own && !o.type && !named.empty()) metadata[number_key(named)] = own.name;
     }
     return metadata;

@@ -83,7 +83,7 @@ class planned_blocks final : public segment_blocks {
     void release_cached() override {
         if (planned_live_ != 0) return;  // all memory is the slab's
         if (live() == 0) {
-            end_period();  // of a step that may have been given up: its plan is none that the slab has to hold
+            if (!sizes_.empty()) end_period();  // of a step that may have been given up: its plan is none that the slab has to hold
             most_ = 0;
         }
         segment_blocks::release_cached();

@@ -125,6 +125,11 @@ TEST_CASE("softmax, norms, products: results in the memory of what is read are r
               ht::detail::check_matmul(square, next, two(y + 12, {4, 4}));
           }) == "matmul: b (4, 4) is in the memory of c (4, 4), which is written to while it is read; copy it first");
     CHECK(refusal([&] { ht::detail::check_matmul(square, square, two(y, {4, 4}, {8, 1})); }).empty());
+    const ht::const_view<float, 3> stack(x, {3, 2, 2}), other_stack(y, {3, 2, 2});
+    CHECK(refusal([&] {
+              ht::detail::check_matmul_each(stack, other_stack, ht::view<float, 3>(x + 4, {3, 2, 2}));
+          }) == "batched_matmul: a (3, 2, 2) is in the memory of c (3, 2, 2), which is written to while it is read; copy it first");
+    CHECK(refusal([&] { ht::detail::check_matmul_each(stack, other_stack, ht::view<float, 3>(x + 12, {3, 2, 2})); }).empty());
     CHECK(refusal([&] { ht::detail::check_matmul(square, next, two(x + 16, {4, 4})); }).empty());
 }
 

@@ -21,8 +21,12 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
+/// The exponent of the least number that has all of the type's bits; of fixed-point numbers, of the least.
+inline int least_normal(value_format format) {
+    return format->unit_roundoff == 0 ? std::ilogb(format->min_subnormal) : format->min_exponent - 1;
+}
 inline std::string format_strip(const strip_axis& c, value_format format) {
-    const int normal = format->min_exponent - 1, least = std::ilogb(format->min_subnormal), most = format->max_exponent - 1;
+    const int normal = least_normal(format), least = std::ilogb(format->min_subnormal), most = format->max_exponent - 1;
     return "<tr class=\"format\"><th scope=\"row\">" + escaped(name(format)) + "</th><td>" +
            c.open("from 2^" + std::to_string(least) + " (normal from 2^" + std::to_string(normal) + ") to below 2^" +
                   std::to_string(most + 1), "strip thin") +
@@ -79,7 +83,7 @@ inline std::string numerics_body(const numerics_view& view) {
     for (const numerics_row& r : view.rows) {
         extent most = 1;
         for (int e = c.first; e <= c.last; ++e) most = std::max(most, r.counts.count(e, e));
-        const int normal = r.format->min_exponent - 1;
+        const int normal = least_normal(r.format);
         const extent odd = r.counts.infinities + r.counts.nans, all = std::max<extent>(r.counts.elements(), 1);
         std::string label = row_text(r);
         std::string small = r.is_weight() ? "weight" : std::string(name(r.pass)) + " " + row_tensor_text(r);

@@ -19,6 +19,7 @@
 /// became zero or saturated, and at which scale. json.hpp and html.hpp write a view to files.
 #pragma once
 
+#include <cmath>
 #include <map>
 #include <string>
 #include <tuple>
@@ -120,7 +121,9 @@ class numerics_collector final : public tensor_listener {
                 for (std::size_t i = 0; i < e.count; ++i) {
                     const float wide = static_cast<float>(masters[i]);
                     if (is_finite(wide) && wide != 0 && static_cast<float>(read[i]) == 0) ++row.underflowed;
-                    if (is_finite(wide) && !is_finite(read[i])) ++row.overflowed;
+                    const bool is_beyond = row.format->shows_overflow ? !is_finite(read[i])
+                                                                      : std::fabs(static_cast<double>(wide)) > row.format->max;
+                    if (is_finite(wide) && is_beyond) ++row.overflowed;
                 }
             }
             view.rows.push_back(std::move(row));

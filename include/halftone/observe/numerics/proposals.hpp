@@ -101,6 +101,10 @@ class numerics_judge {
     std::string text_of(const numerics_row& r, const std::string& layer) const {
         return is_of_layer(r) && r.by.layer == layer ? r.by.operation : place_of(r.by, "'s ");
     }
+    /// What numbers beyond a type's largest one are in it.
+    static const char* beyond_text(value_format format) {
+        return format->has_infinity ? "infinite" : format->shows_overflow ? "NaN" : "its largest number";
+    }
     static std::string layer_text(const numerics_row& r) { return is_of_layer(r) ? r.by.layer + ": " : ""; }
     static bool is_weight_of(const numerics_row& r, const std::string& layer) {
         return r.is_weight() && !layer.empty() && r.parameter.rfind(layer + ".", 0) == 0;
@@ -129,7 +133,7 @@ class numerics_judge {
         if (origin_ == none) return;
         const numerics_row& r = rows_[origin_];
         const numerics_row* before = is_value(r) ? given(origin_) : gradient_before(origin_);
-        // Read as float16, a number beyond its range is infinite, and the difference of two infinities is NaN.
+        // Read as float16, say, a number beyond its range is infinite, and the difference of two infinities is NaN.
         const value_format operands = short_operands(r);
         const bool is_read_as_infinity = before != nullptr && operands->is_short() && operands->shows_overflow &&
                                          static_cast<double>(before->counts.largest) > operands->max;
@@ -140,7 +144,7 @@ class numerics_judge {
         std::string what = not_finite_text(r);
         if (is_read_as_infinity) {
             what += ", and its input reaches " + number_text(static_cast<double>(before->counts.largest)) +
-                    ", which is " + (operands->has_infinity ? "infinite" : "NaN") + " in " + name(operands);
+                    ", which is " + beyond_text(operands) + " in " + name(operands);
         }
         what += handed_text();
         if (!is_value(r)) return judge_gradient(what);
@@ -257,7 +261,7 @@ class numerics_judge {
                 static_cast<double>(r.underflowed) > threshold_ * static_cast<double>(r.counts.elements());
             if (r.overflowed <= 0 && !is_zero) return false;
             add_reason(layer, of_all(r, r.overflowed > 0 ? r.overflowed : r.underflowed) + " of " + r.parameter +
-                                  " are " + (r.overflowed <= 0 ? "zeros" : r.format->has_infinity ? "infinite" : "NaN") + " in " + type +
+                                  " are " + (r.overflowed > 0 ? beyond_text(r.format) : "zeros") + " in " + type +
                                   " and not in the master");
             return true;
         }
@@ -297,10 +301,7 @@ class numerics_judge {
     /// Not for fixed-point numbers, whose error is the same for all magnitudes.
     bool judge_small(const numerics_row& r, const std::string& layer) {
         if (r.format->unit_roundoff == 0) return false;
-        const auto share_below = [&](int exponent) {
-            const extent all = r.counts.count(-149, 127);
-            return all == 0 ? 0.0 : static_cast<double>(r.counts.count(-149, exponent)) / static_cast<double>(all);
-        };
+        const auto share_below = [&](int exponent) { return r.counts.share(tensor_statistics::least_exponent, exponent); };
         const int below_normal = r.format->min_exponent - 2;
         const double now = share_below(below_normal);
         if (now <= threshold_) return false;

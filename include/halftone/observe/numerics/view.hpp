@@ -28,15 +28,18 @@ struct numerics_row {
     value_format format = value_format::float32;
     tensor_statistics counts{};
     extent underflowed = -1;              ///< zeros that rounding has made of nonzero numbers; -1: unknown
-    extent overflowed = -1;               ///< infinities that rounding has made of finite numbers; -1: unknown
+    /// Infinities that rounding has made of finite numbers or, in a type that has none, NaNs or its largest number; -1: unknown.
+    extent overflowed = -1;
     operand_counts operand{};             ///< for operands only
 
     /// Whether it is a weight, and not a value or a gradient of an operation.
     bool is_weight() const { return pass == pass::update; }
     bool is_operand() const { return role == tensor_role::operand; }
     const char* tensor() const { return is_weight() ? "weight" : name(role); }
-    /// The fraction of the finite nonzero values that is below the type's least normal number.
+    /// The fraction of the finite nonzero values that is below the type's least normal number; 0 for fixed-point numbers, whose error
+    /// is the same for all magnitudes.
     double subnormal() const {
+        if (format->unit_roundoff == 0) return 0;
         return counts.share(tensor_statistics::least_exponent, format->min_exponent - 2);
     }
     /// The fraction of the values whose magnitude is half the type's largest number or more.

@@ -36,6 +36,7 @@ struct shadow_heads {
     /// Compute: the compute type of the pass; `read`: the relative error of operands as read; sums: as sum_error.
     template <class Compute>
     void run(pass which, double read, double sums_of_head, double sums_of_keys) const {
+        static_assert(check_no_step<operand_rounding::to<Compute>().step != 0>());  // of attention weights, too
         constexpr double u = unit_roundoff<float>;
         const double store = contains<Compute, float> ? 0 : number_traits<Compute>::unit_roundoff;
         const extent keys = k.extent_of(1), queries = q.extent_of(1), size = q.extent_of(3);

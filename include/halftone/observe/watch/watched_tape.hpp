@@ -350,6 +350,7 @@ class watch_hook : public tape_hook {
     }
 
     void tell(watched_tensor t, widening<Device> widen, bool is_input) const {
+        if (listeners_.empty()) return;
         const workspace::lease floats(owner_->device().scratch(),
                                       widen == nullptr ? 0 : static_cast<std::size_t>(t.count) * sizeof(float));
         if (widen != nullptr) {

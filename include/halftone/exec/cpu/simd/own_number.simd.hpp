@@ -38,7 +38,16 @@ template <own_number T>
 HALFTONE_INLINE f32 load(const T* p, int n) {
     if (n == f32::lanes) return load(p);
     float lanes[f32::lanes] = {};
-    for (int i = 0; i < n; ++i) lanes[i] = static_cast<float>(p[i]);
+    if constexpr (sizeof(T) <= 2) {
+        const float* const values = detail::widened_codes<T>();
+        for (int i = 0; i < n; ++i) {
+            typename detail::code_table<T>::code code;
+            std::memcpy(&code, p + i, sizeof code);
+            lanes[i] = values[code];
+        }
+    } else {
+        for (int i = 0; i < n; ++i) lanes[i] = static_cast<float>(p[i]);
+    }
     return load(lanes);
 }
 template <own_number T>
