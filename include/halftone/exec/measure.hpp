@@ -12,7 +12,6 @@
 
 #include <halftone/exec/capture.hpp>
 #include <halftone/exec/matmul_engine.hpp>
-#include <halftone/exec/measurement.hpp>
 #include <halftone/exec/ranges.hpp>
 #include <halftone/exec/simt/architecture.hpp>
 #include <halftone/exec/simt/simt.hpp>
@@ -119,7 +118,6 @@ void inclusive_sum(measured<Device>& device, Count* counts, extent count) {
 /// throw for their shapes and arguments.
 template <class Device, class Calls>
 std::size_t workspace_bytes(Device& device, const Calls& calls) {
-    const detail::measurement under_way;
     if constexpr (simt_device<Device>) {
         detail::measured<Device> twin(device);
         calls(twin);

@@ -88,49 +88,4 @@ TEST_CASE("softmax, norms: results that overlap themselves are refused by name; 
                &rms_norm_gradient::dx, "rms_norm backward: dx");
 }
 
-TEST_CASE("softmax, norms, products: results in the memory of what is read are refused, but for those in place") {
-    float x[64] = {}, y[64] = {};
-    const ht::const_view<float, 2> rows(x, {3, 4}), others(y, {3, 4});
-    const ht::const_view<float, 1> each(y + 32, {3}), gain(y + 32, {4});
-    const auto is_refused = [&](auto arguments, auto result, const std::string& names) {
-        arguments.*result = {x, {3, 4}};
-        CHECK(refusal([&] { ht::kernel::check(arguments); }).empty());
-        arguments.*result = {x + 3, {3, 4}};
-        CHECK(refusal([&] { ht::kernel::check(arguments); }) ==
-              names + " (3, 4), which is written to while it is read; copy it first");
-    };
-    using softmax = ht::kernel::softmax_forward<float, float>;
-    is_refused(softmax{.x = rows, .y = {}}, &softmax::y, "softmax: x (3, 4) is in the memory of y");
-    using softmax_gradient = ht::kernel::softmax_backward<float, float>;
-    is_refused(softmax_gradient{.y = others, .dy = rows, .dx = {}}, &softmax_gradient::dx,
-               "softmax backward: dy (3, 4) is in the memory of dx");
-    using layer_norm = ht::kernel::layer_norm_forward<float, float, float>;
-    is_refused(layer_norm{.x = rows, .gain = gain, .y = {}}, &layer_norm::y,
-               "layer_norm: x (3, 4) is in the memory of y");
-    using layer_norm_gradient = ht::kernel::layer_norm_backward<float, float, float, float>;
-    is_refused(layer_norm_gradient{.x = others, .gain = gain, .dy = rows, .mean = each, .rstd = each, .dx = {}},
-               &layer_norm_gradient::dx, "layer_norm backward: dy (3, 4) is in the memory of dx");
-    using rms_norm = ht::kernel::rms_norm_forward<float, float, float>;
-    is_refused(rms_norm{.x = rows, .gain = gain, .y = {}}, &rms_norm::y, "rms_norm: x (3, 4) is in the memory of y");
-    using rms_norm_gradient = ht::kernel::rms_norm_backward<float, float, float, float>;
-    is_refused(rms_norm_gradient{.x = rows, .gain = gain, .dy = others, .rstd = each, .dx = {}}, &rms_norm_gradient::dx,
-               "rms_norm backward: x (3, 4) is in the memory of dx");
-
-    using two = ht::view<float, 2>;
-    const ht::const_view<float, 2> square(x, {4, 4}), next(y, {4, 4});
-    CHECK(refusal([&] {
-              ht::detail::check_matmul(square, next, two(x, {4, 4}));
-          }) == "matmul: a (4, 4) is in the memory of c (4, 4), which is written to while it is read; copy it first");
-    CHECK(refusal([&] {
-              ht::detail::check_matmul(square, next, two(y + 12, {4, 4}));
-          }) == "matmul: b (4, 4) is in the memory of c (4, 4), which is written to while it is read; copy it first");
-    CHECK(refusal([&] { ht::detail::check_matmul(square, square, two(y, {4, 4}, {8, 1})); }).empty());
-    const ht::const_view<float, 3> stack(x, {3, 2, 2}), other_stack(y, {3, 2, 2});
-    CHECK(refusal([&] {
-              ht::detail::check_matmul_each(stack, other_stack, ht::view<float, 3>(x + 4, {3, 2, 2}));
-          }) == "batched_matmul: a (3, 2, 2) is in the memory of c (3, 2, 2), which is written to while it is read; copy it first");
-    CHECK(refusal([&] { ht::detail::check_matmul_each(stack, other_stack, ht::view<float, 3>(x + 12, {3, 2, 2})); }).empty());
-    CHECK(refusal([&] { ht::detail::check_matmul(square, next, two(x + 16, {4, 4})); }).empty());
-}
-
 }  // namespace kernel_rows_overlap_tests

@@ -38,7 +38,6 @@ struct convert<Device> {
                      const End& end) {
         if (!(to.shape() == from.shape()))
             fail<shape_error>("convert: to is ", to.shape(), "; expected ", from.shape());
-        expect_apart_or_same("convert", "from", from, "to", to);
         if (from.is_contiguous() && to.is_contiguous()) {
             convert_rows(device, flatten(from), flatten(to), factor, end);
         } else if constexpr (Rank == 2) {

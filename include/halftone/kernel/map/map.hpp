@@ -9,8 +9,7 @@
 /// elements), or rank 1 if the outputs have rank 2 or higher (one value for each index of the last axis). Views may
 /// have any strides, as those of ht::permute, ht::slice and ht::expand; ht::expand gives a smaller tensor the outputs'
 /// shape. Views with contiguous rows at a constant distance, which most tensors have, take a kernel that does not pay
-/// for this. An output may be an input of the same type, shape and strides; it shares no memory with other ones: a row that is
-/// taken from all rows of its own matrix is copied first.
+/// for this. An output may be an input of the same type, shape and strides.
 ///
 /// Numeric contract: inputs are widened to float, the expression is evaluated in float with the errors that its device
 /// states (kernel/map/evaluate.hpp for the CPU), and every result is rounded once, to nearest even; with results of 16
@@ -20,11 +19,9 @@
 #pragma once
 
 #include <cstddef>
-#include <string>
 #include <utility>
 
 #include <halftone/kernel/common/strided/axes.hpp>
-#include <halftone/kernel/expect.hpp>
 #include <halftone/kernel/map/expression/derivative.hpp>
 #include <halftone/kernel/map/expression/short_form.hpp>
 #include <halftone/kernel/write_mode.hpp>
@@ -243,37 +240,6 @@ constexpr auto slice(const pack<T...>& all, std::integer_sequence<int, Index...>
     return make_pack(all.template at<First + Index>()...);
 }
 
-/// Whether x has the extents of y's last axes, as an input of a map has those of its outputs.
-template <class X, int RankX, class Y, int RankY>
-bool has_extents_of(const view<X, RankX>& x, const view<Y, RankY>& y) {
-    bool same = RankX <= RankY;
-    for (int axis = 1; axis <= RankX && same; ++axis) same = x.extent_of(RankX - axis) == y.extent_of(RankY - axis);
-    return same;
-}
-
-/// Throws shape_error where an output shares memory with an input, unless they are the same view, or with another output.
-/// `all`: the inputs, then the outputs. Views of other shapes are refused later.
-template <int Inputs, class... T, int... Index>
-void expect_apart(const pack<T...>& all, std::integer_sequence<int, Index...>) {
-    const auto pair = [&]<int I, int K>(std::integral_constant<int, I>, std::integral_constant<int, K>) {
-        if constexpr (K >= Inputs && I < K) {
-            const auto& read = all.template at<I>();
-            const auto& written = all.template at<K>();
-            if (!has_extents_of(read, written)) return;
-            if constexpr (I < Inputs) {
-                if (are_same_elements(read, written)) return;
-            }
-            if (!share_memory(address_span_of(read), address_span_of(written))) return;
-            const std::string name = sentence(I < Inputs ? "input " : "output ", I < Inputs ? I : I - Inputs);
-            kernel::expect_apart("map", name.c_str(), read, sentence("output ", K - Inputs).c_str(), written);
-        }
-    };
-    const auto with_all = [&]<int K>(std::integral_constant<int, K> k) {
-        (pair(std::integral_constant<int, Index>{}, k), ...);
-    };
-    (with_all(std::integral_constant<int, Index>{}), ...);
-}
-
 }  // namespace detail
 
 /// out = f(inputs…) for every element; the file's head has the rules. f is a generic lambda over ht:: functions and
@@ -287,7 +253,6 @@ void map(Device& device, const F& f, const Views&... views) {
         decltype(expressions)::count == outputs,
         "halftone: map: the function returns another number of results than there are views left for outputs");
     const auto all = make_pack(as_view(views)...);
-    detail::expect_apart<inputs>(all, std::make_integer_sequence<int, count>{});
     kernel::map<Device>::template run<kernel::map_layout::any>(
         device, expressions, detail::slice<inputs>(all, std::make_integer_sequence<int, outputs>{}),
                              detail::slice<0>(all, std::make_integer_sequence<int, inputs>{}));

@@ -32,7 +32,6 @@
 /// If `compute`, an operand or the result is a double, sums and epilogue are in double (matmul/fp64.hpp).
 #pragma once
 
-#include <halftone/kernel/expect.hpp>
 #include <halftone/kernel/matmul/epilogue.hpp>
 #include <halftone/kernel/write_mode.hpp>
 #include <halftone/memory/square_sum.hpp>
@@ -72,8 +71,6 @@ void check_matmul_shapes(const untyped_matrix& a, const untyped_matrix& b, const
 template <class A, class B, class C>
 void check_matmul(const view<A, 2>& a, const view<B, 2>& b, const view<C, 2>& c) {
     check_matmul_shapes(untyped(a), untyped(b), untyped(c));
-    kernel::expect_apart("matmul", "a", a, "c", c);
-    kernel::expect_apart("matmul", "b", b, "c", c);
 }
 
 /// A product with any kernel's epilogue. Devices that can sum the `squares` of a float result as they store it do so;
@@ -128,14 +125,6 @@ void check_batched_epilogue(const then<F, view<T, 3>>& e, const view<C, 3>& c) {
                           " elements from one matrix to the next, c ", c.shape(), " with ", c.stride_of(0));
 }
 
-/// The same for one or more matrices of each: none of c is in the memory of one of a or b.
-template <class A, class B, class C>
-void check_matmul_each(const view<A, 3>& a, const view<B, 3>& b, const view<C, 3>& c) {
-    check_matmul(matrix(a, 0), matrix(b, 0), matrix(c, 0));
-    kernel::expect_apart("batched_matmul", "a", a, "c", c);
-    kernel::expect_apart("batched_matmul", "b", b, "c", c);
-}
-
 /// c[i] = epilogue(a[i] b[i]), with an epilogue of batched_matmul: in one launch if the device can, with the bits of one
 /// launch for each.
 template <class Compute, class Device, class A, class B, class C, class Epilogue>
@@ -144,7 +133,7 @@ void run_product_each(Device& device, const view<A, 3>& a, const view<B, 3>& b, 
     using product_kernel = kernel::matmul<Device>;
     const extent count = c.extent_of(0);
     if (count == 0) return;
-    check_matmul_each(a, b, c);
+    check_matmul(matrix(a, 0), matrix(b, 0), matrix(c, 0));
     const auto first = epilogue_of_each(epilogue, c, 0);
     if constexpr (requires { product_kernel::template run_each<Compute>(device, a, b, count, first, extent{}); }) {
         product_kernel::template run_each<Compute>(device, a, b, count, first, c.stride_of(0));

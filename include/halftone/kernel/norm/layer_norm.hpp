@@ -58,7 +58,6 @@ void check(const layer_norm_forward<X, W, Y>& a) {
     expect("layer_norm", "gain", a.gain, {width});
     expect_optional("layer_norm", "bias", a.bias, {width});
     expect_written_rows("layer_norm", "y", a.y, a.x.shape());
-    expect_apart_or_same("layer_norm", "x", a.x, "y", a.y);
     expect_optional("layer_norm", "mean", a.mean, {rows});
     expect_optional("layer_norm", "rstd", a.rstd, {rows});
     if (!(a.epsilon >= 0)) fail<argument_error>("layer_norm: epsilon is ", a.epsilon, "; expected 0 or more");
@@ -73,8 +72,6 @@ void check(const layer_norm_backward<X, W, Y, G>& a) {
     expect("layer_norm backward", "mean", a.mean, {rows});
     expect("layer_norm backward", "rstd", a.rstd, {rows});
     expect_written_rows("layer_norm backward", "dx", a.dx, a.x.shape());
-    expect_apart_or_same("layer_norm backward", "x", a.x, "dx", a.dx);
-    expect_apart_or_same("layer_norm backward", "dy", a.dy, "dx", a.dx);
     expect_optional("layer_norm backward", "dgain", a.dgain, {width});
     expect_optional("layer_norm backward", "dbias", a.dbias, {width});
 }

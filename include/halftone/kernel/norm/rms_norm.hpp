@@ -50,7 +50,6 @@ void check(const rms_norm_forward<X, W, Y>& a) {
     expect_rows("rms_norm", "x", a.x, a.x.shape());
     expect("rms_norm", "gain", a.gain, {width});
     expect_written_rows("rms_norm", "y", a.y, a.x.shape());
-    expect_apart_or_same("rms_norm", "x", a.x, "y", a.y);
     expect_optional("rms_norm", "rstd", a.rstd, {rows});
     if (!(a.epsilon >= 0)) fail<argument_error>("rms_norm: epsilon is ", a.epsilon, "; expected 0 or more");
 }
@@ -63,8 +62,6 @@ void check(const rms_norm_backward<X, W, Y, G>& a) {
     expect_rows("rms_norm backward", "dy", a.dy, a.x.shape());
     expect("rms_norm backward", "rstd", a.rstd, {rows});
     expect_written_rows("rms_norm backward", "dx", a.dx, a.x.shape());
-    expect_apart_or_same("rms_norm backward", "x", a.x, "dx", a.dx);
-    expect_apart_or_same("rms_norm backward", "dy", a.dy, "dx", a.dx);
     expect_optional("rms_norm backward", "dgain", a.dgain, {width});
 }
 

@@ -55,7 +55,6 @@ template <class X, class Y>
 void check(const softmax_forward<X, Y>& a) {
     expect_rows("softmax", "x", a.x, a.x.shape());
     expect_written_rows("softmax", "y", a.y, a.x.shape());
-    expect_apart_or_same("softmax", "x", a.x, "y", a.y);
 }
 
 /// Throws shape_error if the arguments do not fit together.
@@ -64,8 +63,6 @@ void check(const softmax_backward<X, Y>& a) {
     expect_rows("softmax backward", "y", a.y, a.y.shape());
     expect_rows("softmax backward", "dy", a.dy, a.y.shape());
     expect_written_rows("softmax backward", "dx", a.dx, a.y.shape());
-    expect_apart_or_same("softmax backward", "y", a.y, "dx", a.dx);
-    expect_apart_or_same("softmax backward", "dy", a.dy, "dx", a.dx);
 }
 
 }  // namespace kernel

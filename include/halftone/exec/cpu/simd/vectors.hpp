@@ -3,14 +3,12 @@
 /// The vectors of all instruction sets, with their conversions of one-byte numbers.
 #pragma once
 
-#include <cstring>
 #include <utility>
 
 #include <halftone/exec/cpu/body_names.hpp>
 #include <halftone/exec/cpu/simd/avx2.hpp>
 #include <halftone/exec/cpu/simd/avx512.hpp>
 #include <halftone/exec/cpu/simd/portable.hpp>
-#include <halftone/number/code_table.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
