@@ -32,6 +32,8 @@ struct value_traits {
 
     /// Whether the range ends before float's.
     constexpr bool is_short() const { return max_exponent < number_traits<float>::max_exponent; }
+    /// Whether the error of rounding is the same for all magnitudes, so that no number has fewer bits than others.
+    constexpr bool is_fixed_point() const { return unit_roundoff == 0; }
 };
 
 namespace detail {

@@ -23,7 +23,7 @@ namespace detail {
 
 /// The exponent of the least number that has all of the type's bits; of fixed-point numbers, of the least.
 inline int least_normal(value_format format) {
-    return format->unit_roundoff == 0 ? std::ilogb(format->min_subnormal) : format->min_exponent - 1;
+    return format->is_fixed_point() ? std::ilogb(format->min_subnormal) : format->min_exponent - 1;
 }
 inline std::string format_strip(const strip_axis& c, value_format format) {
     const int normal = least_normal(format), least = std::ilogb(format->min_subnormal), most = format->max_exponent - 1;

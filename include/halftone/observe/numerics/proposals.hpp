@@ -169,8 +169,8 @@ class numerics_judge {
                                  : is_gradient(r) ? "the gradient that " + operation + " passes on"
                                                   : "the values of " + operation;
         // A type without infinities has NaNs beyond its largest number.
-        if (r.counts.infinities == 0 && r.format->has_infinity) return of_all(r, r.counts.nans) + " of " + what + " are NaN";
         const bool has_infinity = r.format->has_infinity;
+        if (r.counts.infinities == 0 && has_infinity) return of_all(r, r.counts.nans) + " of " + what + " are NaN";
         return of_all(r, has_infinity ? r.counts.infinities : r.counts.nans) + " of " + what +
                (has_infinity ? " are infinite in " : " are NaN in ") + name(r.format) + ", which ends at " +
                number_text(r.format->max);
@@ -195,9 +195,8 @@ class numerics_judge {
                         ", or the derivative is undefined there (sqrt at 0), where no type helps");
             return;
         }
-        const value_format narrow = short_operands(r)->is_short() ? short_operands(r)
-                                    : layer.empty()                   ? r.format
-                                                                      : value_format::float32;
+        const value_format operands = short_operands(r),
+                           narrow = operands->is_short() || !layer.empty() ? operands : r.format;
         const std::string type = name(narrow);
         propose(layer, operation, "",
                 text +
@@ -300,7 +299,7 @@ class numerics_judge {
     }
     /// Not for fixed-point numbers, whose error is the same for all magnitudes.
     bool judge_small(const numerics_row& r, const std::string& layer) {
-        if (r.format->unit_roundoff == 0) return false;
+        if (r.format->is_fixed_point()) return false;
         const auto share_below = [&](int exponent) { return r.counts.share(tensor_statistics::least_exponent, exponent); };
         const int below_normal = r.format->min_exponent - 2;
         const double now = share_below(below_normal);

@@ -39,7 +39,7 @@ struct numerics_row {
     /// The fraction of the finite nonzero values that is below the type's least normal number; 0 for fixed-point numbers, whose error
     /// is the same for all magnitudes.
     double subnormal() const {
-        if (format->unit_roundoff == 0) return 0;
+        if (format->is_fixed_point()) return 0;
         return counts.share(tensor_statistics::least_exponent, format->min_exponent - 2);
     }
     /// The fraction of the values whose magnitude is half the type's largest number or more.

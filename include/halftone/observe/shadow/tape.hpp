@@ -92,7 +92,7 @@ struct rounding_rule {
     double u, floor, step = 0;
 
     static rounding_rule to(value_format format, double rms) {
-        if (!format->ieee_spacing || format->unit_roundoff == 0)
+        if (!format->ieee_spacing || format->is_fixed_point())
             return {format->unit_roundoff, 0, std::min(format->min_subnormal / 2, rms)};
         return {format->unit_roundoff, std::min(format->min_normal, rms)};
     }
