@@ -171,13 +171,8 @@ class shadow_notes final : public tensor_listener {
     const void* first_made() const { return first_made_; }
     template <class T, int Rank>
     std::vector<float> read(const view<T, Rank>& values) const {
-        using element = std::remove_const_t<T>;
         const auto all = flatten(values);
-        std::vector<element> host(static_cast<std::size_t>(all.size()));
-        device_->memory().read(host.data(), all.data(), host.size() * sizeof(element));
-        std::vector<float> floats(host.size());
-        for (std::size_t i = 0; i < host.size(); ++i) floats[i] = static_cast<float>(host[i]);
-        return floats;
+        return fetched_floats(*device_, value_format::of<std::remove_const_t<T>>(), all.data(), all.size());
     }
     /// The value that the gradient belongs to, if it still exists.
     template <class T, int Rank>
