@@ -33,6 +33,7 @@
 #pragma implementation "matmul.hpp"
 #pragma implementation "matmul_engine.hpp"
 #pragma implementation "memory_budget.hpp"
+#pragma implementation "overlap.hpp"
 #pragma implementation "packed.hpp"
 #pragma implementation "pickle.hpp"
 #pragma implementation "plan.hpp"

@@ -49,6 +49,8 @@ class workspace final : public detail::capture_dependency {
           given_(reinterpret_cast<std::byte*>(4 * block_alignment)),
           given_bytes_(static_cast<std::size_t>(-1) / 2) {}
 
+    /// Whether its leases have no memory, as those of calls that are measured.
+    bool is_measuring() const { return source_ == nullptr; }
     /// The largest number of bytes in use at one time so far.
     std::size_t peak() const { return peak_; }
 

@@ -41,11 +41,12 @@ TEST_CASE("gelu_gradient is the slope of gelu by central differences") {
 
 TEST_CASE("matmul epilogues: operands that do not fit are refused") {
     ht::cpu device{{.threads = 1}};
-    std::vector<float> memory(64);
+    std::vector<float> memory(64), product(8);
     const auto matrix = [&](extent rows, extent columns) { return ht::view<float, 2>(memory.data(), {rows, columns}); };
     const auto row = [&](extent n) { return ht::view<float, 1>(memory.data(), {n}); };
     const auto run = [&](const auto& epilogue) {
-        ht::matmul<ht::full_fp32>(device, matrix(2, 3), matrix(3, 4), matrix(2, 4), epilogue);
+        ht::matmul<ht::full_fp32>(device, matrix(2, 3), matrix(3, 4), ht::view<float, 2>(product.data(), {2, 4}),
+                                  epilogue);
     };
     CHECK_THROWS_WITH_AS(run(ht::bias{row(3)}), "matmul: a bias of 3 values for 4 columns", ht::shape_error);
     CHECK_THROWS_WITH_AS(run(ht::bias_gelu{ht::view<float, 1>(memory.data(), {4}, {2})}),

@@ -28,6 +28,7 @@
 #include <type_traits>
 
 #include <halftone/kernel/expect.hpp>
+#include <halftone/kernel/overlap.hpp>
 #include <halftone/number/split.hpp>
 #include <halftone/policy/category.hpp>
 #include <halftone/policy/check.hpp>
@@ -368,6 +369,31 @@ attention_choice choose_attention(const Device&, const kernel::attention_forward
     return {taken, reason};
 }
 
+namespace detail {
+
+/// Throws shape_error if the result is in the memory of what it is computed from.
+template <class Device, class Q, class K, class V, class O>
+void expect_results_apart(Device& device, const Q& q, const K& k, const V& v, const O& o) {
+    expect_apart(device, "attention", "q", q, "o", o);
+    expect_apart(device, "attention", "k", k, "o", o);
+    expect_apart(device, "attention", "v", v, "o", o);
+}
+
+/// The same for gradients, from each other and from what they are computed from.
+template <class Device, class T>
+void expect_results_apart(Device& device, const kernel::attention_backward<T>& a) {
+    if (device.scratch().is_measuring()) return;
+    const named_elements read[] = {elements_of("q", a.q), elements_of("k", a.k), elements_of("v", a.v),
+                                   elements_of("o", a.o), elements_of("d_o", a.d_o)};
+    const named_elements written[] = {elements_of("dq", a.dq), elements_of("dk", a.dk), elements_of("dv", a.dv)};
+    for (int i = 0; i < 3; ++i) {
+        for (const named_elements& each : read) expect_apart("attention gradients", each, written[i]);
+        for (int before = 0; before < i; ++before) expect_apart("attention gradients", written[before], written[i]);
+    }
+}
+
+}  // namespace detail
+
 /// o = softmax(scale q k^T + mask) v; shapes as in kernel::attention_forward, all of one element type. `logsumexp` may
 /// be a view without data if no gradient is needed. o must not overlap the others. Throws shape_error and
 /// argument_error.
@@ -378,6 +404,7 @@ void attention(Device& device, const Q& q, const K& k, const V& v, const O& o, c
     using roles = resolve<P>;
     static_assert(check_policy<roles>());
     using T = typename decltype(as_view(q))::value_type;
+    detail::expect_results_apart(device, q, k, v, o);
     detail::run_attention<unscaled_compute<roles>>(
         device,
         kernel::attention_forward<T>{as_view(q), as_view(k), as_view(v), as_view(o), logsumexp, options, sequences});
@@ -410,6 +437,7 @@ template <class P, class Device, class T>
 void attention_gradients(Device& device, const kernel::attention_backward<T>& views) {
     using roles = resolve<P>;
     static_assert(check_policy<roles>());
+    detail::expect_results_apart(device, views);
     detail::run_attention<unscaled_compute<roles>>(device, views);
 }
 /// The same with the views as arguments: d_o is the gradient of o; dq, dk and dv, with the shapes of q, k and v, are

@@ -10,6 +10,7 @@
 
 #include <halftone/kernel/expect.hpp>
 #include <halftone/kernel/function.hpp>
+#include <halftone/kernel/overlap.hpp>
 #include <halftone/kernel/write_mode.hpp>
 
 namespace halftone {
@@ -30,6 +31,7 @@ template <class Device, class X, class Out>
     requires(detail::kernel_device<Device> && detail::viewables<X, Out>)
 void column_sum(Device& device, const X& x, const Out& out, write_mode mode = write_mode::overwrite) {
     static_assert(detail::check_ranks<2, X>() && detail::check_ranks<1, Out>());
+    detail::expect_apart(device, "column_sum", "x", x, "out", out);
     kernel::column_sum<Device>::run(device, as_view(x), as_view(out), mode);
 }
 

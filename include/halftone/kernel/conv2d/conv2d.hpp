@@ -33,6 +33,7 @@
 
 #include <halftone/kernel/conv2d/lowering/products.hpp>
 #include <halftone/kernel/function.hpp>
+#include <halftone/kernel/overlap.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -75,6 +76,8 @@ void conv2d(Device& device, const X& x, const W& weight, const B& bias, const Y&
     const const_view<element_in<B>, 1> beta = as_view(bias);
     const view<element_in<Y>, 4> out = as_view(y);
     const auto p = checked_conv2d("conv2d", in, w, "y", out, options);
+    expect_apart(device, "conv2d", "x", x, "y", y);
+    expect_apart(device, "conv2d", "weight", weight, "y", y);
     if (beta.data() == nullptr) return conv2d_forward<compute>(device, p, in, w, no_bias{}, out);
     kernel::expect("conv2d", "bias", beta, {p.outputs});
     conv2d_forward<compute>(device, p, in, w, beta, out);
@@ -95,6 +98,8 @@ void conv2d_input(Device& device, const W& weight, const G& dy, const X& dx, con
     const view<element_in<X>, 4> out = as_view(dx);
     const auto p = checked_conv2d("conv2d_input", out, w, "dy", g, options);
     kernel::expect("conv2d_input", "dx", out, p.input());
+    expect_apart(device, "conv2d_input", "weight", weight, "dx", dx);
+    expect_apart(device, "conv2d_input", "dy", dy, "dx", dx);
     conv2d_input_gradient<unscaled_compute<resolve<P>>>(device, p, w, g, out, mode);
 }
 
@@ -112,6 +117,8 @@ void conv2d_weight(Device& device, const X& x, const G& dy, const W& dweight, co
     const const_view<element_in<G>, 4> g = as_view(dy);
     const view<element_in<W>, 4> out = as_view(dweight);
     const auto p = checked_conv2d("conv2d_weight", in, out, "dy", g, options);
+    expect_apart(device, "conv2d_weight", "x", x, "dweight", dweight);
+    expect_apart(device, "conv2d_weight", "dy", dy, "dweight", dweight);
     conv2d_weight_gradient<unscaled_compute<resolve<P>>>(device, p, in, g, out, mode);
 }
 

@@ -12,6 +12,7 @@
 
 #include <halftone/kernel/expect.hpp>
 #include <halftone/kernel/function.hpp>
+#include <halftone/kernel/overlap.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -31,12 +32,14 @@ struct convert;
 template <class Device, class From, class To>
     requires(detail::kernel_device<Device> && detail::viewables<From, To>)
 void convert(Device& device, const From& from, const To& to, float factor = 1) {
+    detail::expect_apart_or_same(device, "convert", "from", from, "to", to);
     kernel::convert<Device>::run(device, as_view(from), as_view(to), factor);
 }
 /// The same, but values beyond the largest number of `to` become that number.
 template <class Device, class From, class To>
     requires(detail::kernel_device<Device> && detail::viewables<From, To>)
 void convert_saturated(Device& device, const From& from, const To& to, float factor = 1) {
+    detail::expect_apart_or_same(device, "convert_saturated", "from", from, "to", to);
     kernel::convert<Device>::saturate(device, as_view(from), as_view(to), factor);
 }
 

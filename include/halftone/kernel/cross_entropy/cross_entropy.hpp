@@ -27,6 +27,7 @@
 #include <halftone/kernel/common/fp64/fp64.hpp>
 #include <halftone/kernel/expect.hpp>
 #include <halftone/kernel/function.hpp>
+#include <halftone/kernel/overlap.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -138,6 +139,7 @@ void cross_entropy_gradients(Device& device, const X& logits, const const_view<s
     using arguments = kernel::cross_entropy_backward<detail::element_in<X>, detail::element_in<D>>;
     static_assert(detail::check_function<P, detail::element_in<X>, detail::element_in<D>>());
     static_assert(detail::check_ranks<2, X, D>() && detail::check_ranks<1, Maximum, Sum, Gradient, Count>());
+    detail::expect_apart_or_same(device, "cross_entropy backward", "logits", logits, "dlogits", dlogits);
     kernel::cross_entropy<Device>::backward(device, arguments{.logits = as_view(logits),
                                                               .targets = targets,
                                                               .maximum = as_view(maximum),

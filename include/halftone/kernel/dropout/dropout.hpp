@@ -19,6 +19,7 @@
 
 #include <halftone/kernel/expect.hpp>
 #include <halftone/kernel/function.hpp>
+#include <halftone/kernel/overlap.hpp>
 #include <halftone/number/philox.hpp>
 
 namespace halftone {
@@ -69,6 +70,7 @@ template <class Device, class X, class Y>
     requires(detail::kernel_device<Device> && detail::viewables<X, Y>)
 void dropout(Device& device, const X& x, const Y& y, const kernel::dropout_draw& draw) {
     using T = detail::element_in<Y>;
+    detail::expect_apart_or_same(device, "dropout", "x", flatten(as_view(x)), "y", flatten(as_view(y)));
     kernel::dropout<Device>::run(device, const_view<detail::element_in<X>, 1>(flatten(as_view(x))), const_view<T, 1>{},
                                  view<T, 1>(flatten(as_view(y))), draw);
 }
@@ -77,6 +79,8 @@ template <class Device, class X, class Base, class Y>
     requires(detail::kernel_device<Device> && detail::viewables<X, Base, Y>)
 void dropout(Device& device, const X& x, const Base& base, const Y& y, const kernel::dropout_draw& draw) {
     using T = detail::element_in<Y>;
+    detail::expect_apart_or_same(device, "dropout", "x", flatten(as_view(x)), "y", flatten(as_view(y)));
+    detail::expect_apart_or_same(device, "dropout", "base", flatten(as_view(base)), "y", flatten(as_view(y)));
     kernel::dropout<Device>::run(device, const_view<detail::element_in<X>, 1>(flatten(as_view(x))),
                                  const_view<T, 1>(flatten(as_view(base))), view<T, 1>(flatten(as_view(y))), draw);
 }

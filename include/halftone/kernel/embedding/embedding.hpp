@@ -20,6 +20,7 @@
 
 #include <halftone/kernel/expect.hpp>
 #include <halftone/kernel/function.hpp>
+#include <halftone/kernel/overlap.hpp>
 #include <halftone/kernel/write_mode.hpp>
 #include <halftone/memory/square_sum.hpp>
 
@@ -94,6 +95,8 @@ void embedding(Device& device, const const_view<std::int32_t, 1>& tokens, const 
     using arguments = kernel::embedding_forward<detail::element_in<Table>, detail::element_in<Out>>;
     static_assert(detail::check_function<P, detail::element_in<Table>, detail::element_in<Out>>());
     static_assert(detail::check_ranks<2, Table, Positions, Out>());
+    detail::expect_apart(device, "embedding", "table", table, "out", out);
+    detail::expect_apart(device, "embedding", "positions", positions, "out", out);
     kernel::embedding<Device>::forward(device, arguments{.tokens = tokens,
                                                          .table = as_view(table),
                                                          .positions = as_view(positions),
@@ -121,6 +124,8 @@ void embedding_gradients(Device& device, const const_view<std::int32_t, 1>& toke
     using arguments = kernel::embedding_backward<detail::element_in<Dy>, detail::element_in<Dtable>>;
     static_assert(detail::check_function<P, detail::element_in<Dy>, detail::element_in<Dtable>>());
     static_assert(detail::check_ranks<2, Dy, Dtable, Dpositions>());
+    detail::expect_apart(device, "embedding backward", "dy", dy, "dtable", dtable);
+    detail::expect_apart(device, "embedding backward", "dy", dy, "dpositions", dpositions);
     kernel::embedding<Device>::backward(device, arguments{.tokens = tokens,
                                                           .dy = as_view(dy),
                                                           .dtable = as_view(dtable),

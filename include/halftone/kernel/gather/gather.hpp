@@ -25,6 +25,7 @@
 #include <halftone/kernel/embedding/embedding.hpp>
 #include <halftone/kernel/expect.hpp>
 #include <halftone/kernel/function.hpp>
+#include <halftone/kernel/overlap.hpp>
 #include <halftone/tensor/axes.hpp>
 
 namespace halftone {
@@ -135,6 +136,7 @@ concept copies_elements = requires(Device& device, const kernel::gather_layout& 
 template <class Device, class X, class Y, int Rank>
 void gather_views(Device& device, const char* operation, const kernel::gather_layout& layout,
                   const const_view<std::int32_t, 1>& index, const view<const X, Rank>& x, const view<Y, Rank>& y) {
+    expect_apart(device, operation, "x", x, "y", y);
     if constexpr (std::is_same_v<X, Y> && copies_elements<Device, X>) {
         if (layout.width == 1)
             return kernel::gather<Device>::elements(device, operation, layout, index, x.data(), y.data());
@@ -147,6 +149,7 @@ template <class Device, class X, class Y, int Rank>
 void scatter_views(Device& device, const char* operation, const kernel::gather_layout& layout,
                    const const_view<std::int32_t, 1>& index, const view<const X, Rank>& from, const view<Y, Rank>& to,
                    write_mode mode) {
+    expect_apart(device, operation, "from", from, "to", to);
     with_row_numbers(device, operation, layout, index, [&](const const_view<std::int32_t, 1>& numbers) {
         kernel::gather<Device>::add(device, numbers, as_table(from, layout.width), as_table(to, layout.width), mode);
     });

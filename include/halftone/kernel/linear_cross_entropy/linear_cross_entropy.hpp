@@ -145,6 +145,9 @@ void linear_cross_entropy_gradients(Device& device, const X& x, const W& w,
     kernel::expect("linear_cross_entropy", "gradient", gradient, {1});
     kernel::expect_optional("linear_cross_entropy", "dx", as_view(dx), a.shape());
     kernel::expect_optional("linear_cross_entropy", "dw", as_view(dw), b.shape());
+    const char* const name = "linear_cross_entropy backward";
+    detail::expect_apart(device, name, "x", x, "dx", dx), detail::expect_apart(device, name, "w", w, "dx", dx);
+    detail::expect_apart(device, name, "x", x, "dw", dw), detail::expect_apart(device, name, "w", w, "dw", dw);
     kernel::linear_cross_entropy<Device>::template backward<typename types::compute, typename types::logit,
                                                             typename types::input_grad, typename types::weight_grad>(
         device, a, b, rows, gradient, kernel::gradient_result<detail::element_in<X>>{as_view(dx)},

@@ -9,7 +9,8 @@
 /// elements), or rank 1 if the outputs have rank 2 or higher (one value for each index of the last axis). Views may
 /// have any strides, as those of ht::permute, ht::slice and ht::expand; ht::expand gives a smaller tensor the outputs'
 /// shape. Views with contiguous rows at a constant distance, which most tensors have, take a kernel that does not pay
-/// for this. An output may be an input of the same type, shape and strides.
+/// for this. An output may be an input of the same type, shape and strides; it shares no memory with other ones: a row that is
+/// taken from all rows of its own matrix is copied first.
 ///
 /// Numeric contract: inputs are widened to float, the expression is evaluated in float with the errors that its device
 /// states (kernel/map/evaluate.hpp for the CPU), and every result is rounded once, to nearest even; with results of 16
@@ -24,6 +25,7 @@
 #include <halftone/kernel/common/strided/axes.hpp>
 #include <halftone/kernel/map/expression/derivative.hpp>
 #include <halftone/kernel/map/expression/short_form.hpp>
+#include <halftone/kernel/overlap.hpp>
 #include <halftone/kernel/write_mode.hpp>
 #include <halftone/tensor/tensor.hpp>
 
@@ -240,6 +242,19 @@ constexpr auto slice(const pack<T...>& all, std::integer_sequence<int, Index...>
     return make_pack(all.template at<First + Index>()...);
 }
 
+/// Throws shape_error where an output of a map shares memory with an input, unless it is the same view, or with another output.
+/// `all`: the inputs, then the outputs.
+template <int Inputs, class... T, int... Index>
+void expect_map_apart(const pack<T...>& all, std::integer_sequence<int, Index...>) {
+    constexpr int count = sizeof...(T);
+    const named_elements each[] = {elements_of(Index < Inputs ? "input" : "output", all.template at<Index>(),
+                                               Index < Inputs ? Index : Index - Inputs)...};
+    for (int output = Inputs; output < count; ++output) {
+        for (int input = 0; input < Inputs; ++input) expect_apart_or_same("map", each[input], each[output]);
+        for (int other = Inputs; other < output; ++other) expect_apart("map", each[other], each[output]);
+    }
+}
+
 }  // namespace detail
 
 /// out = f(inputs…) for every element; the file's head has the rules. f is a generic lambda over ht:: functions and
@@ -253,6 +268,8 @@ void map(Device& device, const F& f, const Views&... views) {
         decltype(expressions)::count == outputs,
         "halftone: map: the function returns another number of results than there are views left for outputs");
     const auto all = make_pack(as_view(views)...);
+    if (!device.scratch().is_measuring())
+        detail::expect_map_apart<inputs>(all, std::make_integer_sequence<int, count>{});
     kernel::map<Device>::template run<kernel::map_layout::any>(
         device, expressions, detail::slice<inputs>(all, std::make_integer_sequence<int, outputs>{}),
                              detail::slice<0>(all, std::make_integer_sequence<int, inputs>{}));

@@ -33,6 +33,7 @@
 #pragma once
 
 #include <halftone/kernel/matmul/epilogue.hpp>
+#include <halftone/kernel/overlap.hpp>
 #include <halftone/kernel/write_mode.hpp>
 #include <halftone/memory/square_sum.hpp>
 #include <halftone/policy/category.hpp>
@@ -189,6 +190,8 @@ void matmul(Device& device, const A& a, const B& b, const C& c, const Epilogue& 
     using roles = resolve<P>;
     static_assert(check_policy<roles>());
     detail::check_matmul(as_view(a), as_view(b), as_view(c));
+    detail::expect_apart(device, "matmul", "a", a, "c", c);
+    detail::expect_apart(device, "matmul", "b", b, "c", c);
     kernel::matmul<Device>::template run<unscaled_compute<roles>>(device, as_view(a), as_view(b),
                                                                   epilogue_of(epilogue, as_view(c)));
 }
@@ -218,6 +221,8 @@ void batched_matmul(Device& device, const A& a, const B& b, const C& c, const Ep
     detail::check_batched_epilogue(epilogue, z);
     using roles = resolve<P>;
     static_assert(check_policy<roles>());
+    detail::expect_apart(device, "batched_matmul", "a", a, "c", c);
+    detail::expect_apart(device, "batched_matmul", "b", b, "c", c);
     detail::run_product_each<unscaled_compute<roles>>(device, x, y, z, epilogue);
 }
 template <class Device, class A, class B, class C>

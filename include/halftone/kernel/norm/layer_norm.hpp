@@ -20,6 +20,7 @@
 #include <halftone/kernel/expect.hpp>
 #include <halftone/kernel/function.hpp>
 #include <halftone/kernel/norm/norm.hpp>
+#include <halftone/kernel/overlap.hpp>
 #include <halftone/kernel/write_mode.hpp>
 
 namespace halftone {
@@ -106,6 +107,7 @@ void layer_norm(Device& device, const X& x, const Gain& gain, const Bias& bias, 
         kernel::layer_norm_forward<detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Y>>;
     static_assert(detail::check_function<P, detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Y>>());
     static_assert(detail::check_ranks<2, X, Y>() && detail::check_ranks<1, Gain, Bias, Mean, Rstd>());
+    detail::expect_apart_or_same(device, "layer_norm", "x", x, "y", y);
     kernel::layer_norm<Device>::forward(device,
                                         arguments{.x = as_view(x),
                                                   .gain = as_view(gain),
@@ -146,6 +148,8 @@ void layer_norm_gradients(Device& device, const X& x, const Gain& gain, const Dy
                                                   detail::element_in<Dy>, detail::element_in<Dgain>>;
     static_assert(detail::check_function<P, detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Dy>>());
     static_assert(detail::check_ranks<2, X, Dy, Dx>() && detail::check_ranks<1, Gain, Mean, Rstd, Dgain, Dbias>());
+    detail::expect_apart_or_same(device, "layer_norm backward", "x", x, "dx", dx);
+    detail::expect_apart_or_same(device, "layer_norm backward", "dy", dy, "dx", dx);
     kernel::layer_norm<Device>::backward(device, arguments{.x = as_view(x),
                                                            .gain = as_view(gain),
                                                            .dy = as_view(dy),

@@ -22,6 +22,7 @@
 #include <halftone/kernel/common/fp64/fp64.hpp>
 #include <halftone/kernel/expect.hpp>
 #include <halftone/kernel/function.hpp>
+#include <halftone/kernel/overlap.hpp>
 #include <halftone/kernel/pooling/windows/windows.hpp>
 #include <halftone/kernel/write_mode.hpp>
 
@@ -80,12 +81,14 @@ template <class Device, class X, class Y, class Options>
 void mean_of_windows(Device& device, const char* operation, const view<X, 4>& x, const Options& options,
                      const view<Y, 4>& y) {
     const kernel::pool_layout l = checked_pooling(operation, x, y, "y", "x", options);
+    expect_apart(device, operation, "x", x, "y", y);
     kernel::pooling<Device>::mean(device, kernel::pool_forward<std::remove_const_t<X>, Y>{l, x.data(), y.data()});
 }
 template <class Device, class Y, class X, class Options>
 void mean_of_windows_gradient(Device& device, const char* operation, const view<Y, 4>& dy, const Options& options,
                               const view<X, 4>& dx, write_mode mode) {
     const kernel::pool_layout l = checked_pooling(operation, dx, dy, "dy", "dx", options);
+    expect_apart(device, operation, "dy", dy, "dx", dx);
     kernel::pooling<Device>::mean_gradient(
         device, kernel::pool_backward<X, std::remove_const_t<Y>>{l, dy.data(), dx.data(), nullptr, mode});
 }
@@ -105,6 +108,7 @@ void max_pool2d(Device& device, const X& x, const max_pool_options& options, con
     const view<std::int32_t, 4> chosen = as_view(index);
     const kernel::pool_layout l = detail::checked_pooling("max_pool2d", from, to, "y", "x", options);
     kernel::expect_optional("max_pool2d", "index", chosen, to.shape());
+    detail::expect_apart(device, "max_pool2d", "x", from, "y", to);
     kernel::pooling<Device>::largest(device, kernel::pool_forward<detail::element_in<X>, detail::element_in<Y>>{
                                                  l, from.data(), to.data(), chosen.data()});
 }
@@ -126,6 +130,7 @@ void max_pool2d_gradient(Device& device, const Dy& dy, const max_pool_options& o
     const view<detail::element_in<Dx>, 4> to = as_view(dx);
     const kernel::pool_layout l = detail::checked_pooling("max_pool2d gradient", to, from, "dy", "dx", options);
     kernel::expect("max_pool2d gradient", "index", index, from.shape());
+    detail::expect_apart(device, "max_pool2d gradient", "dy", from, "dx", to);
     kernel::pooling<Device>::largest_gradient(
         device, kernel::pool_backward<detail::element_in<Dx>, detail::element_in<Dy>>{l, from.data(), to.data(),
                                                                                       index.data(), mode});

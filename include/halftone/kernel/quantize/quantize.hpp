@@ -18,6 +18,7 @@
 
 #include <halftone/kernel/expect.hpp>
 #include <halftone/kernel/function.hpp>
+#include <halftone/kernel/overlap.hpp>
 #include <halftone/memory/amax_history.hpp>
 #include <halftone/number/saturate.hpp>
 
@@ -87,6 +88,7 @@ template <class P, class Device, class X, class Y>
 void quantize(Device& device, const X& x, const Y& y, tensor_scale* scale) {
     using roles = resolve<P>;
     static_assert(detail::check_function<roles, detail::element_in<X>>());
+    detail::expect_apart(device, "quantize", "x", x, "y", y);
     kernel::quantize<Device>::current(device, as_view(x), as_view(y), scale, scaling_of<roles>::rule);
 }
 /// Fails with a message, where compilers would only list candidates.

@@ -23,6 +23,7 @@
 
 #include <halftone/kernel/expect.hpp>
 #include <halftone/kernel/function.hpp>
+#include <halftone/kernel/overlap.hpp>
 #include <halftone/kernel/write_mode.hpp>
 #include <halftone/number/classify.hpp>
 
@@ -174,6 +175,7 @@ void rotary(Device& device, const X& x, const Table& table, const Y& y, const ro
             const const_view<std::int32_t, 2>& positions = {}) {
     using T = detail::element_in<Y>;
     static_assert(std::is_same_v<detail::element_in<X>, T>, "halftone: rotary: x and y have one element type");
+    detail::expect_apart_or_same(device, "rotary", "x", x, "y", y);
     kernel::rotary<Device>::run(
         device, kernel::rotary_arguments<T>{as_view(x), as_view(y), as_view(table), positions, options});
 }

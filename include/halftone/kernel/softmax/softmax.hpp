@@ -18,6 +18,7 @@
 #include <halftone/kernel/common/fp64/fp64.hpp>
 #include <halftone/kernel/expect.hpp>
 #include <halftone/kernel/function.hpp>
+#include <halftone/kernel/overlap.hpp>
 #include <halftone/kernel/write_mode.hpp>
 
 namespace halftone {
@@ -75,6 +76,7 @@ void run_softmax(Device& device, const X& x, const Y& y, double scale) {
     using arguments = kernel::softmax_forward<element_in<X>, element_in<Y>>;
     static_assert(check_function<P, element_in<X>, element_in<Y>>());
     static_assert(check_ranks<2, X, Y>());
+    expect_apart_or_same(device, "softmax", "x", x, "y", y);
     Kernel<Device>::forward(
         device, arguments{.x = as_view(x), .y = as_view(y), .scale = static_cast<decltype(arguments::scale)>(scale)});
 }
@@ -84,6 +86,8 @@ void run_softmax_gradients(Device& device, const Y& y, const Dy& dy, const Dx& d
     using arguments = kernel::softmax_backward<element_in<Dx>, element_in<Y>>;
     static_assert(check_function<P, element_in<Y>, element_in<Dx>>());
     static_assert(check_ranks<2, Y, Dy, Dx>());
+    expect_apart_or_same(device, "softmax backward", "y", y, "dx", dx);
+    expect_apart_or_same(device, "softmax backward", "dy", dy, "dx", dx);
     Kernel<Device>::backward(device, arguments{.y = as_view(y),
                                                .dy = as_view(dy),
                                                .dx = as_view(dx),

@@ -12,6 +12,7 @@
 
 #include <halftone/kernel/common/strided/axes.hpp>
 #include <halftone/kernel/function.hpp>
+#include <halftone/kernel/overlap.hpp>
 #include <halftone/tensor/rearrange.hpp>
 
 namespace halftone {
@@ -99,6 +100,7 @@ void check_strided_copy(const view<From, Rank>& from, const view<T, Rank>& to) {
 template <class Device, class X, class Y>
     requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
 void contiguous(Device& device, const X& x, const Y& y) {
+    detail::expect_apart_or_same(device, "contiguous", "x", x, "y", y);
     kernel::strided_copy<Device>::run(device, as_view(x), as_view(y));
 }
 

@@ -120,6 +120,7 @@ void weighted_cross_entropy_gradients(Device& device, const X& logits, const con
     using arguments = kernel::cross_entropy_backward<detail::element_in<X>, detail::element_in<D>>;
     static_assert(detail::check_function<P, detail::element_in<X>, detail::element_in<D>>());
     static_assert(detail::check_ranks<2, X, D>() && detail::check_ranks<1, Maximum, Sum, Gradient, Count>());
+    detail::expect_apart_or_same(device, "weighted_cross_entropy backward", "logits", logits, "dlogits", dlogits);
     kernel::weighted_cross_entropy<Device>::backward(device,
                                                      arguments{.logits = as_view(logits),
                                                                .targets = targets,

@@ -17,6 +17,7 @@
 #include <halftone/kernel/axis_reduction/axis_reduction.hpp>
 #include <halftone/kernel/function.hpp>
 #include <halftone/kernel/map/map.hpp>
+#include <halftone/kernel/overlap.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -55,6 +56,7 @@ kernel::axis_layout checked_layout(const char* operation, const view<T, Rank>& x
 template <class Device, class T, int Rank, int... Axes, class Y, int Out>
 void reduce_view(Device& device, const char* name, kernel::axis_operation operation, const view<T, Rank>& x,
                  axis_list<Axes...> along, const view<Y, Out>& y, double factor) {
+    expect_apart(device, name, "x", x, "y", y);
     kernel::axis_reduction<Device>::run(
         device, kernel::reduction<std::remove_const_t<T>, Y>{.x = x.data(),
                                                              .layout = checked_layout(name, x, along, y),
@@ -77,6 +79,7 @@ void index_view(Device& device, const char* name, kernel::axis_operation operati
     static_assert(only_axis<Rank>(axis_list<Axes...>{}) >= 0);
     const kernel::axis_layout layout = checked_layout(name, x, along, y);
     expect_indices(name, layout);
+    expect_apart(device, name, "x", x, "y", y);
     kernel::axis_reduction<Device>::index(
         device, kernel::reduction_index<std::remove_const_t<T>>{x.data(), layout, y.data(), operation});
 }
@@ -178,6 +181,7 @@ void cumsum(Device& device, const X& x, axis_list<Axes...>, const Y& y) {
     constexpr int axis = detail::only_axis<std::remove_const_t<decltype(from)>::rank>(axis_list<Axes...>{});
     kernel::expect("cumsum", "x", from, from.shape());
     kernel::expect("cumsum", "y", to, from.shape());
+    detail::expect_apart_or_same(device, "cumsum", "x", from, "y", to);
     kernel::axis_reduction<Device>::accumulate(
         device, kernel::running_sum<detail::element_in<X>, detail::element_in<Y>>{
                     from.data(), detail::around_axis<axis>(from.shape()), to.data()});

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Every function of views refuses a result in the memory of what it reads; those that may work in place do.
+#include <functional>
+#include <vector>
+
+#include <halftone/kernel.hpp>
+
+#include "kernel/overlap_checks.hpp"
+
+namespace kernel_rows_in_place_tests {
+
+namespace ht = halftone;
+using overlap_checks::refusal;
+using P = ht::full_fp32;
+
+/// Memory of 256 numbers, and views of it.
+struct numbers {
+    std::vector<float> all = std::vector<float>(256, 0.5f);
+
+    ht::view<float, 1> row(ht::extent n, ht::extent at = 0) { return {all.data() + at, {n}}; }
+    ht::view<float, 2> rows(ht::extent at = 0) { return {all.data() + at, {3, 4}}; }
+    ht::view<float, 4> images(ht::extent at = 0) { return {all.data() + at, {1, 2, 4, 4}}; }
+};
+
+TEST_CASE("functions of rows: in place, or refused by name in the memory of what they read") {
+    ht::cpu device{{.threads = 1}};
+    numbers x, y;
+    const auto gain = y.row(4, 128), each = y.row(3, 160);
+    const auto in_place = [&](const char* read, const char* written, const std::function<void(ht::view<float, 2>)>& f) {
+        CHECK(refusal([&] { f(x.rows()); }).empty());
+        CHECK(refusal([&] { f(x.rows(3)); }) == std::string(read) + " (3, 4) is in the memory of " + written +
+                                                    " (3, 4), which is written to while it is read; copy it first");
+    };
+    in_place("softmax: x", "y", [&](auto to) { ht::softmax<P>(device, x.rows(), to); });
+    in_place("softmax: x", "y", [&](auto to) { ht::log_softmax<P>(device, x.rows(), to); });
+    in_place("softmax backward: dy", "dx", [&](auto to) { ht::softmax_gradients<P>(device, y.rows(), x.rows(), to); });
+    in_place("softmax backward: y", "dx",
+             [&](auto to) { ht::log_softmax_gradients<P>(device, x.rows(), y.rows(), to); });
+    in_place("layer_norm: x", "y", [&](auto to) { ht::layer_norm<P>(device, x.rows(), gain, gain, to); });
+    in_place("layer_norm backward: dy", "dx", [&](auto to) {
+        ht::layer_norm_gradients<P>(device, y.rows(), gain, x.rows(), each, each, to, y.row(4, 200), y.row(4, 210));
+    });
+    in_place("rms_norm: x", "y", [&](auto to) { ht::rms_norm<P>(device, x.rows(), gain, to); });
+    in_place("rms_norm backward: x", "dx",
+             [&](auto to) { ht::rms_norm_gradients<P>(device, x.rows(), gain, y.rows(), each, to, y.row(4, 200)); });
+    const std::vector<std::int32_t> targets(3, 1);
+    const ht::const_view<std::int32_t, 1> wanted(targets.data(), {3});
+    in_place("cross_entropy backward: logits", "dlogits", [&](auto to) {
+        ht::cross_entropy_gradients<P>(device, x.rows(), wanted, each, each, y.row(1, 200), y.row(1, 210), to);
+    });
+    in_place("cumsum: x", "y", [&](auto to) { ht::cumsum(device, x.rows(), ht::axes<1>, to); });
+    const auto one_row_in_place = [&](const char* read, const std::function<void(ht::view<float, 1>)>& f) {
+        CHECK(refusal([&] { f(x.row(12)); }).empty());
+        CHECK(refusal([&] { f(x.row(12, 3)); }) == std::string(read) +
+                                                       " (12) is in the memory of y (12), which is written "
+                                                       "to while it is read; copy it first");
+    };
+    const ht::kernel::dropout_draw draw{};
+    one_row_in_place("dropout: x", [&](auto to) { ht::dropout(device, x.row(12), to, draw); });
+    one_row_in_place("dropout: base", [&](auto to) { ht::dropout(device, y.row(12), x.row(12), to, draw); });
+    const ht::view<float, 4> heads(x.all.data(), {1, 3, 1, 4});
+    const ht::view<float, 2> table = y.rows(64);
+    CHECK(refusal([&] { ht::rotary(device, heads, table, heads); }).empty());
+    CHECK(refusal([&] {
+              ht::rotary(device, heads, table, ht::view<float, 4>(x.all.data() + 4, {1, 3, 1, 4}));
+          }) ==
+          "rotary: x (1, 3, 1, 4) is in the memory of y (1, 3, 1, 4), which is written to while it is read; copy it "
+          "first");
+}
+
+TEST_CASE("products, reductions, look-ups, windows and attention are refused in the memory of what they read") {
+    ht::cpu device{{.threads = 1}};
+    numbers x, y;
+    const auto refused = [&](const char* sentence, const std::function<void()>& f) {
+        CHECK(refusal(f) == std::string(sentence) + ", which is written to while it is read; copy it first");
+    };
+    const ht::view<float, 2> square(x.all.data(), {4, 4}), next(y.all.data(), {4, 4});
+    refused("matmul: a (4, 4) is in the memory of c (4, 4)", [&] { ht::matmul<P>(device, square, next, square); });
+    refused("matmul: b (4, 4) is in the memory of c (4, 4)", [&] {
+        ht::matmul<P>(device, square, next, ht::view<float, 2>(y.all.data() + 12, {4, 4}));
+    });
+    CHECK(refusal([&] {
+              ht::matmul<P>(device, square, square, ht::view<float, 2>(y.all.data(), {4, 4}, {8, 1}));
+          }).empty());
+    const ht::view<float, 3> stack(x.all.data(), {3, 2, 2}), others(y.all.data(), {3, 2, 2});
+    refused("batched_matmul: b (3, 2, 2) is in the memory of c (3, 2, 2)", [&] {
+        ht::batched_matmul<P>(device, stack, others, ht::view<float, 3>(y.all.data() + 4, {3, 2, 2}));
+    });
+    refused("sum: x (3, 4) is in the memory of y (4)", [&] { ht::sum(device, x.rows(), ht::axes<0>, x.row(4)); });
+    refused("amax: x (3, 4) is in the memory of y (3)", [&] { ht::amax(device, x.rows(), ht::axes<1>, x.row(3, 9)); });
+    refused("column_sum: x (3, 4) is in the memory of out (4)", [&] { ht::column_sum(device, x.rows(), x.row(4)); });
+    const std::vector<std::int32_t> indices(3, 1);
+    const ht::const_view<std::int32_t, 1> index(indices.data(), {3});
+    refused("index_select: x (3, 4) is in the memory of y (3, 4)",
+            [&] { ht::index_select(device, x.rows(), ht::axes<0>, index, x.rows()); });
+    refused("index_add: from (3, 4) is in the memory of to (3, 4)",
+            [&] { ht::index_add(device, x.rows(), ht::axes<0>, index, x.rows(2)); });
+    refused("embedding: table (3, 4) is in the memory of out (3, 4)", [&] {
+        ht::embedding<P>(device, index, x.rows(), ht::view<float, 2>(nullptr, {0, 4}), x.rows(4));
+    });
+    refused("max_pool2d: x (1, 2, 4, 4) is in the memory of y (1, 2, 2, 2)", [&] {
+        ht::max_pool2d(device, x.images(), {.kernel_size = {2, 2}}, ht::view<float, 4>(x.all.data(), {1, 2, 2, 2}));
+    });
+    refused("avg_pool2d: x (1, 2, 4, 4) is in the memory of y (1, 2, 2, 2)", [&] {
+        ht::avg_pool2d(device, x.images(), {.kernel_size = {2, 2}}, ht::view<float, 4>(x.all.data(), {1, 2, 2, 2}));
+    });
+    const ht::view<float, 4> weight(y.all.data(), {2, 2, 1, 1});
+    refused("conv2d: x (1, 2, 4, 4) is in the memory of y (1, 2, 4, 4)",
+            [&] { ht::conv2d<P>(device, x.images(), weight, ht::view<float, 1>{}, x.images()); });
+    const ht::view<float, 4> q(x.all.data(), {1, 4, 1, 8}), k(y.all.data(), {1, 4, 1, 8});
+    refused("attention: q (1, 4, 1, 8) is in the memory of o (1, 4, 1, 8)",
+            [&] { ht::attention<P>(device, q, k, k, q); });
+    const ht::view<float, 4> o(x.all.data() + 64, {1, 4, 1, 8}), dq(x.all.data() + 128, {1, 4, 1, 8});
+    refused("attention gradients: dq (1, 4, 1, 8) is in the memory of dk (1, 4, 1, 8)", [&] {
+        ht::attention_gradients<P>(device, q, k, k, o, ht::const_view<float, 4>(y.all.data() + 64, {1, 1, 4, 2}), o, dq,
+                                   dq, ht::view<float, 4>(y.all.data() + 128, {1, 4, 1, 8}));
+    });
+}
+
+}  // namespace kernel_rows_in_place_tests
