@@ -11,8 +11,10 @@
 ///                                                           begins, or as many microseconds later
 ///
 /// Phases are forward, backward, optimizer, evaluation and checkpoint; "backward.collective" counts the collectives that begin or
-/// are waited for in one. STAGE is that of ZeRO; 0: data parallel.
+/// are waited for in one. STAGE is that of ZeRO; 0: data parallel. SLOW_ABORT has the seconds that MPI_Abort takes longer, as on a
+/// busy machine.
 #include <bit>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -34,6 +36,13 @@
 #include "train/small_gpt.hpp"
 
 namespace ht = halftone;
+
+/// MPI's profiling interface: programs may replace its functions, and call them by this name.
+extern "C" int MPI_Abort(MPI_Comm comm, int code) {
+    if (const char* const seconds = std::getenv("SLOW_ABORT"))
+        std::this_thread::sleep_for(std::chrono::seconds(std::atoi(seconds)));
+    return PMPI_Abort(comm, code);
+}
 
 namespace {
 

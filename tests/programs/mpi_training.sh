@@ -93,6 +93,15 @@ for stage in "${stages[@]}"; do
     done
 done
 
+# ---- a rank that does not answer, where what ends the others is slow: only the first one says so
+
+rm -rf "$work/run" "$work/run.log"
+began=$SECONDS
+SLOW_ABORT=4 mpi "$program" "$work/run" 3 backward 20 0 STOP >"$work/out" 2>&1
+code=$?
+ended "rank 0 stopped, MPI_Abort slow" STOP 0 $((SECONDS - began)) "$program"
+echo "rank 0 stopped, MPI_Abort slow: ended after $((SECONDS - began)) s"
+
 # ---- train_gpt, at random moments
 
 if [[ -n $train_gpt ]]; then

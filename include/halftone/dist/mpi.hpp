@@ -147,14 +147,17 @@ class mpi_process {
         if (ranks.empty()) return "all ranks answer";
         return describe_ranks(ranks) + (ranks.size() == 1 ? " does not answer" : " do not answer");
     }
-    /// Prints the line and ends all ranks. The lowest rank that lives comes first; MPI_Abort takes a second to end the
-    /// others, which come only if it does not, one after the other.
+    /// Prints the line and ends all ranks. The lowest rank that lives comes first, and tells the others; MPI_Abort takes a second to
+    /// end them. They come only if it does not, one after the other, and a deadline later if they were told.
     [[noreturn]] void end_run(const std::string& line) {
         const std::lock_guard lock(ending_);
         const std::vector<int> gone = silent();
         int before = 0;
         for (int i = 0; i < rank; ++i) before += std::find(gone.begin(), gone.end(), i) == gone.end() ? 1 : 0;
         if (before != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1500 + 700 * std::min(before, 10)));
+        if (another_ends_) std::this_thread::sleep_for(options.deadline);
+        ends_ = true;
+        over_.notify_all();
         abort_ranks(line);
     }
 
@@ -162,12 +165,12 @@ class mpi_process {
     int rank = 0, size = 1;
 
   private:
-    /// One byte to and from every rank, eight times in a deadline, at least once a second.
+    /// One byte to and from every rank, eight times in a deadline, at least once a second: 1, or 2 from one that ends the run.
     void tell_and_listen() {
         const auto n = static_cast<std::size_t>(size);
         std::vector<MPI_Request> told(n, MPI_REQUEST_NULL), listening(n, MPI_REQUEST_NULL);
         std::vector<char> bytes(n);
-        const char sign = 1;
+        const char lives = 1, ends = 2;
         const auto listen = [&](std::size_t i) {
             MPI_Irecv(&bytes[i], 1, MPI_BYTE, static_cast<int>(i), 0, signs_of_life_, &listening[i]);
         };
@@ -188,9 +191,10 @@ class mpi_process {
         while (!is_over_) {
             each([&](std::size_t i) {
                 if (is_complete(told[i]))
-                    MPI_Isend(&sign, 1, MPI_BYTE, static_cast<int>(i), 0, signs_of_life_, &told[i]);
+                    MPI_Isend(ends_ ? &ends : &lives, 1, MPI_BYTE, static_cast<int>(i), 0, signs_of_life_, &told[i]);
                 while (is_complete(listening[i])) {
                     heard_[i] = mpi_clock::now().time_since_epoch().count();
+                    if (bytes[i] == ends) another_ends_ = true;
                     listen(i);
                 }
             });
@@ -205,6 +209,7 @@ class mpi_process {
 
     MPI_Comm signs_of_life_ = MPI_COMM_NULL;
     std::vector<std::atomic<mpi_clock::rep>> heard_;
+    std::atomic<bool> ends_{false}, another_ends_{false};
     std::mutex mutex_, ending_;
     std::condition_variable over_;
     bool is_over_ = false;
