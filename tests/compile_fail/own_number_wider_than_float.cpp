@@ -21,4 +21,4 @@ template <>
 struct halftone::number_traits<own_number_wider_than_float::fixed> : halftone::fixed_format<7, fraction_bits> {
     static constexpr const char* name = "fixed";
 };
-static_assert(ht::check_policy<ht::with_param<ht::amp_bf16, own_number_wider_than_float::fixed>>());
+static_assert(ht::check_policy<ht::with_compute<ht::full_fp32, own_number_wider_than_float::fixed>>());

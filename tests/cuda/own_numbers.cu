@@ -24,6 +24,9 @@ void within_what_rounding_does(float seed) {
 
 TEST_CASE("gpt on cuda: number types of a user's own") {
     SUBCASE("a float of 6 exponent bits") { within_what_rounding_does<support::amp_e6m9, support::float16_e6m9>(1024); }
+    SUBCASE("and masters that float does not hold") {
+        within_what_rounding_does<support::fixed_masters, support::float16_e6m9>(1024);
+    }
     SUBCASE("operands in fixed point") { within_what_rounding_does<support::fixed_operands, support::fixed16>(64); }
 }
 

@@ -134,6 +134,32 @@ TEST_CASE("safetensors: a number type of a user's own is refused under another, 
     ht::load_weights(of_library.model, wide);
 }
 
+using wide_run = run<support::fixed_masters, keeping::by_muon>;
+
+TEST_CASE("parameters that float does not hold: checkpoints and files keep their bits") {
+    const support::temporary_folder folder;
+    wide_run whole, first, second, third;
+    for (int i = 0; i < 6; ++i) whole.step(i);
+    for (int i = 0; i < 3; ++i) first.step(i);
+    first.save(folder.path(), 3);
+    second.load(folder.path() / "checkpoint-3");
+    for (int i = 3; i < 6; ++i) second.step(i);
+    CHECK(second.bytes() == whole.bytes());
+
+    const auto own = folder.path() / "own.safetensors", again = folder.path() / "again.safetensors";
+    ht::save_weights(first.model, own);
+    CHECK(ht::safetensors_file(own).tensors()[0].type == ht::dtype::u32);
+    ht::load_weights(third.model, own);
+    ht::save_weights(third.model, again);
+    CHECK(contents(own) == contents(again));
+    // Doubles hold them, too.
+    ht::save_weights(first.model, folder.path() / "doubles.safetensors", {.type = ht::dtype::f64});
+    wide_run fourth;
+    ht::load_weights(fourth.model, folder.path() / "doubles.safetensors");
+    ht::save_weights(fourth.model, again);
+    CHECK(contents(own) == contents(again));
+}
+
 TEST_CASE("safetensors: a double is rounded once to a number type of a user's own") {
     // Between 1 + 2^-10, a tie of two neighbours, and the next float: rounded to float first it would be the tie itself.
     const double x = 1 + 0x1p-10 + 0x1p-40;

@@ -11,6 +11,9 @@ using nn_test::within_what_rounding_does;
 
 TEST_CASE("gpt: loss and every gradient within the bounds of rounding, number types of a user's own") {
     SUBCASE("a float of 6 exponent bits") { within_what_rounding_does<support::amp_e6m9, support::float16_e6m9>(1024); }
+    SUBCASE("and masters that float does not hold") {
+        within_what_rounding_does<support::fixed_masters, support::float16_e6m9>(1024);
+    }
     SUBCASE("operands in fixed point") { within_what_rounding_does<support::fixed_operands, support::fixed16>(64); }
 }
 

@@ -60,6 +60,7 @@ TEST_CASE("check_number_type: types that keep their traits") {
     CHECK(ht::check_number_type<support::float16_e6m9>() == "");
     CHECK(ht::check_number_type<support::log8>() == "");
     CHECK(ht::check_number_type<support::fixed16>() == "");
+    CHECK(ht::check_number_type<support::fixed32>() == "");
     CHECK(ht::check_number_type<ht::float16>() == "");
     CHECK(ht::check_number_type<ht::bfloat16>() == "");
     CHECK(ht::check_number_type<ht::float8_e4m3>() == "");
@@ -82,6 +83,18 @@ double mean_of_rounding(float x) {
     for (std::uint32_t i = 0; i < 1u << 16; ++i)
         sum += static_cast<double>(static_cast<float>(ht::round_stochastic<T>(x, i * 0x10001u)));
     return sum / 65536;
+}
+
+TEST_CASE(
+    "a type that float does not hold is known as one, and a double becomes one and each other type in one rounding") {
+    static_assert(ht::wide_number<support::fixed32> && !ht::wide_number<support::fixed16> &&
+                  !ht::wide_number<support::log8>);
+    CHECK(static_cast<double>(support::fixed32(20 + 0x1p-26)) == 20 + 0x1p-26);
+    // Just above the middle of two numbers; as a float it would be the middle, and go to the even one.
+    const double above = 1 + 0x1p-10 + 0x1p-40;
+    CHECK(static_cast<float>(ht::detail::round_double<support::float16_e6m9>(above)) == 1 + 0x1p-9f);
+    CHECK(ht::detail::round_double<ht::float16>(1 + 0x1p-11 + 0x1p-40) == 1 + 0x1p-10f);
+    CHECK(ht::detail::round_double<float>(1 + 0x1p-24 + 0x1p-50) == 1 + 0x1p-23f);
 }
 
 TEST_CASE("round_stochastic: the mean of roundings to a user's own type is the number") {

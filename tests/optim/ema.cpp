@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The average of parameters that optimizers keep: its definition, for masters of all kinds, and errors.
-#include "optim/ema_checks.hpp"
-
 #include <halftone/optim/sgd.hpp>
 
+#include "optim/ema_checks.hpp"
 #include "support/each_set.hpp"
+#include "support/own_numbers.hpp"
 
 namespace optim_ema_tests {
 
@@ -19,6 +19,17 @@ TEST_CASE_TEMPLATE("ema: equals its definition, replaces parameters and gives th
         ht::cpu device{{.threads = 2, .instruction_set = set}};
         ema_checks::equals_definition<P>(device);
     });
+}
+
+TEST_CASE("ema: parameters that float does not hold are refused") {
+    ht::cpu device{{.threads = 1}};
+    using P = ht::with_param<ht::full_fp32, support::fixed32>;
+    small::model<P> model{device};
+    using optimizer = ht::sgd<ht::cpu, small::model<P>>;
+    CHECK_THROWS_WITH_AS(
+        (optimizer{device, model, {.ema_decay = 0.9}}),
+        "sgd: ema_decay with parameters of fixed32: averages are floats, which do not hold them; use no average",
+        ht::argument_error);
 }
 
 TEST_CASE("ema: without ema_decay there is none, and a decay out of range is refused") {

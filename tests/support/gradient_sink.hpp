@@ -57,18 +57,22 @@ class gradient_sink {
     halftone::gradient_slabs slabs_;
 };
 
-/// Copies the masters of entry i, which must be floats, from and to the device's memory.
+/// Copies the masters of entry i, which are not split, from and to the device's memory, as floats.
 inline std::vector<float> read_masters(const halftone::store& s, std::size_t i) {
     const halftone::store::entry& e = s.entries()[i];
+    const halftone::store::group& g = s.groups()[e.group];
+    std::vector<std::byte> bytes(e.count * g.param_bytes);
+    s.memory().read(bytes.data(), g.master.data() + e.master * g.param_bytes, bytes.size());
     std::vector<float> values(e.count);
-    s.memory().read(values.data(), s.groups()[e.group].master.data() + e.master * sizeof(float),
-                    e.count * sizeof(float));
+    g.param_type->widen(bytes.data(), e.count, values.data());
     return values;
 }
 inline void write_masters(halftone::store& s, std::size_t i, const std::vector<float>& values) {
     const halftone::store::entry& e = s.entries()[i];
-    s.memory().write(s.groups()[e.group].master.data() + e.master * sizeof(float), values.data(),
-                     e.count * sizeof(float));
+    const halftone::store::group& g = s.groups()[e.group];
+    std::vector<std::byte> bytes(e.count * g.param_bytes);
+    g.param_type->narrow(values.data(), e.count, bytes.data());
+    s.memory().write(g.master.data() + e.master * g.param_bytes, bytes.data(), bytes.size());
 }
 /// Their address, on the CPU.
 inline float* masters(halftone::store& s, std::size_t i) {

@@ -123,6 +123,28 @@ class fixed16 {
     std::int16_t code_;
 };
 
+/// 32 bits: multiples of 2^-26 up to almost 32, more than float holds: it converts to and from double. Larger numbers become the
+/// largest, NaNs zero; the code of -32 is read as that of the number above.
+class fixed32 {
+  public:
+    fixed32() = default;
+    HALFTONE_HD constexpr explicit fixed32(double x) : code_(encode(x)) {}
+    HALFTONE_HD constexpr operator double() const { return (code_ == -largest - 1 ? -largest : code_) * 0x1p-26; }
+
+  private:
+    static constexpr std::int32_t largest = 0x7fffffff;
+
+    HALFTONE_HD static constexpr std::int32_t encode(double x) {
+        const std::uint64_t bits = halftone::bit_cast<std::uint64_t>(x), magnitude = bits & 0x7fffffffffffffffu;
+        if (magnitude > 0x7ff0000000000000u) return 0;
+        const double steps = halftone::bit_cast<double>(magnitude) * 0x1p26;
+        const std::int32_t nearest = steps >= 0x7fffffff ? largest : static_cast<std::int32_t>(steps + 0.5);
+        return bits >> 63 != 0 ? -nearest : nearest;
+    }
+
+    std::int32_t code_;
+};
+
 }  // namespace support
 
 template <>
@@ -150,6 +172,11 @@ struct halftone::number_traits<support::fixed16> : halftone::fixed_format<3, 12>
     static constexpr const char* name = "fixed16";
 };
 
+template <>
+struct halftone::number_traits<support::fixed32> : halftone::fixed_format<5, 26> {
+    static constexpr const char* name = "fixed32";
+};
+
 namespace support {
 
 /// Operands, results, gradients and the residual stream in 6 bits of exponent.
@@ -172,5 +199,7 @@ struct log8_hybrid : halftone::fp8_hybrid {
     using grad = log8;
 };
 using fixed_operands = halftone::with_compute<halftone::full_fp32, fixed16>;
+/// Masters that float does not hold, under operands and results of the first type.
+using fixed_masters = halftone::with_param<amp_e6m9, fixed32>;
 
 }  // namespace support

@@ -96,6 +96,38 @@ TEST_CASE("models learn whose masters, operands, results, gradients and sums are
 TEST_CASE("a model learns whose moments and operands of backward products have a user's own types") {
     llama_learns<own_moments, ht::adamw_options>();
 }
+TEST_CASE("models learn whose masters are numbers in fixed point that float does not hold") {
+    resnet_learns<support::fixed_masters, ht::sgd_options>();
+    llama_learns<support::fixed_masters, ht::adamw_options, ht::lion_options, ht::muon_options>();
+}
+TEST_CASE("products of 8-bit logarithms, which bfloat16 does not hold, are exact but for their sums in float") {
+    ht::cpu device{{.threads = 1}};
+    ht::store store{device.memory()};
+    const ht::nn::linear<ht::with_output<support::log8_hybrid, float>> layer{store, 16, 16};
+    store.commit(1);
+    std::vector<float> x(16 * 16), w(16 * 16);
+    // The largest number is among them, so that the scales are 1.
+    for (std::size_t i = 0; i < x.size(); ++i) {
+        x[i] = static_cast<float>(
+            support::log8(i == 5 ? 0x1.d5818ep+7f : static_cast<float>(i * 2654435761u % 1000) / 500 - 1));
+        w[i] = static_cast<float>(
+            support::log8(i == 7 ? 0x1.d5818ep+7f : static_cast<float>(i * 2246822519u % 1000) / 500 - 1));
+    }
+    layer.weight.assign(w);
+    ht::inference ctx{device};
+    const auto y = layer(ctx, ctx.constant(ht::const_view<float, 2>(x.data(), {16, 16})));
+    for (std::size_t i = 0; i < 16; ++i) {
+        for (std::size_t j = 0; j < 16; ++j) {
+            double sum = 0, magnitudes = 0;
+            for (std::size_t k = 0; k < 16; ++k) {
+                const double product = static_cast<double>(x[i * 16 + k]) * static_cast<double>(w[j * 16 + k]);
+                sum += product, magnitudes += product < 0 ? -product : product;
+            }
+            const double got = static_cast<double>(y.view()(static_cast<ht::extent>(i), static_cast<ht::extent>(j)));
+            CHECK((got < sum ? sum - got : got - sum) <= 20 * 0x1p-24 * magnitudes);
+        }
+    }
+}
 TEST_CASE("models learn whose operands are 8-bit logarithms, under scales") {
     resnet_learns<support::log8_hybrid, ht::sgd_options>();
     llama_learns<support::log8_hybrid, ht::adamw_options>();

@@ -87,24 +87,16 @@ inline void convert_from(const value_traits& own, const std::byte* from, dtype t
         std::copy_n(from, count * own.bytes, to);
         return;
     }
-    std::vector<float> wide(count);
-    own.widen(from, count, wide.data());
-    convert(dtype::f32, reinterpret_cast<const std::byte*>(wide.data()), type, to, count);
+    std::vector<double> wide(count);
+    own.to_doubles(from, count, wide.data());
+    convert(dtype::f64, reinterpret_cast<const std::byte*>(wide.data()), type, to, count);
 }
 /// The inverse.
 inline void convert_to(const value_traits& own, dtype type, const std::byte* from, std::byte* to, std::size_t count) {
     if (!own.is_own) return convert(type, from, saved_dtype(own), to, count);
-    std::vector<float> wide(count);
-    if (type == dtype::f64) {
-        for (std::size_t i = 0; i < count; ++i) {  // rounded to odd, so that the rounding to the own type is the only one
-            double x;
-            std::memcpy(&x, from + i * sizeof x, sizeof x);
-            wide[i] = bit_cast<float>(float_bits_odd(x));
-        }
-    } else {
-        convert(type, from, dtype::f32, reinterpret_cast<std::byte*>(wide.data()), count);
-    }
-    own.narrow(wide.data(), count, to);
+    std::vector<double> wide(count);
+    convert(type, from, dtype::f64, reinterpret_cast<std::byte*>(wide.data()), count);
+    own.from_doubles(wide.data(), count, to);
 }
 
 /// Copies the values of a parameter, or of a part of it, to host memory: its masters, joined if they are split, or, if it

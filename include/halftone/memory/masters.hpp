@@ -9,6 +9,8 @@
 #include <cstddef>
 
 #include <halftone/number/remainder.hpp>
+#include <halftone/number/round_to.hpp>
+#include <halftone/number/traits.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -19,7 +21,13 @@ template <class Param, class Compute, rounding CopyRounding>
 void round_values(const std::byte* master, std::byte* copy, std::size_t count) {
     const auto* from = reinterpret_cast<const Param*>(master);
     auto* to = reinterpret_cast<Compute*>(copy);
-    for (std::size_t i = 0; i < count; ++i) to[i] = round_to<Compute, CopyRounding>(static_cast<float>(from[i]));
+    for (std::size_t i = 0; i < count; ++i) {
+        if constexpr (wide_number<Param>) {
+            to[i] = round_double<Compute, CopyRounding>(static_cast<double>(from[i]));
+        } else {
+            to[i] = round_to<Compute, CopyRounding>(static_cast<float>(from[i]));
+        }
+    }
 }
 
 /// Splits floats into copies (upper halves) and remainders.

@@ -5,6 +5,7 @@
 ///     CHECK(ht::check_number_type<my_float16>() == "");
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -12,6 +13,7 @@
 #include <iterator>
 #include <set>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include <halftone/config.hpp>
@@ -28,6 +30,8 @@ namespace detail {
 template <number T>
 class number_type_check {
     using traits = number_traits<T>;
+    using real = std::conditional_t<wide_number<T>, double, float>;
+    using real_bits = unsigned_of_size<sizeof(real)>;
 
   public:
     std::string run() {
@@ -62,14 +66,14 @@ class number_type_check {
     }
     /// The i-th code that is tried: all of them, or 2^20 whose low bits vary, too.
     static std::uint32_t code(std::uint32_t i) { return has_all_codes ? i : i << 12 | (i * 0x9e3779b9u >> 20); }
-    static double value(T x) { return static_cast<double>(static_cast<float>(x)); }
-    static double rounded(double x) { return value(T(static_cast<float>(x))); }
+    static double value(T x) { return static_cast<double>(static_cast<real>(x)); }
+    static double rounded(double x) { return value(T(static_cast<real>(x))); }
 
     /// Every code is a number within the traits' range, or a NaN or an infinity that the traits allow, and survives a
     /// conversion to float and back.
     std::string read_codes() {
         for (std::uint32_t i = 0; i < tried; ++i) {
-            const float x = static_cast<float>(from_code(code(i)));
+            const real x = static_cast<real>(from_code(code(i)));
             const std::string here = text_of_code(code(i));
             if (is_nan(x)) {
                 if (!traits::has_nan) return here + " is NaN, and the traits say has_nan = false";
@@ -87,12 +91,18 @@ class number_type_check {
             if constexpr (traits::ieee_spacing) {
                 if (!is_spaced_as_ieee(x)) return here + " is " + text(v) + ", which has more bits than significand_bits";
             }
-            if (has_all_codes && v >= 0) numbers_.insert(x);
+            if (has_all_codes && v >= 0) numbers_.insert(static_cast<float>(x));
         }
         return {};
     }
-    static bool is_spaced_as_ieee(float x) {
-        if constexpr (traits::significand_bits >= 24) {
+    static bool is_spaced_as_ieee(real x) {
+        if constexpr (wide_number<T>) {
+            int exponent = 0;
+            std::frexp(x, &exponent);
+            const int steps =
+                traits::significand_bits - (exponent > traits::min_exponent ? exponent : traits::min_exponent);
+            return std::ldexp(x, steps) == std::floor(std::ldexp(x, steps));
+        } else if constexpr (traits::significand_bits >= 24) {
             return true;
         } else {
             const std::uint32_t magnitude = bit_cast<std::uint32_t>(x) & 0x7fffffffu;
@@ -113,14 +123,14 @@ class number_type_check {
 
     /// Numbers between the type's are rounded to the nearest, and within the traits' bound.
     std::string round_values() {
-        float before = static_cast<float>(-traits::max);
+        real before = static_cast<real>(-traits::max);
         double image_before = rounded(static_cast<double>(before));
         constexpr std::uint32_t steps = 1u << 20;
-        const std::uint32_t most = bit_cast<std::uint32_t>(static_cast<float>(traits::max));
+        const std::uint64_t most = bit_cast<real_bits>(static_cast<real>(traits::max));
         for (std::uint32_t i = 0; i < 2 * steps; ++i) {
             const std::uint32_t at = i < steps ? steps - i : i - steps;
-            const auto magnitude = static_cast<std::uint32_t>(std::uint64_t{most} * at / steps);
-            const float x = (i < steps ? -1.0f : 1.0f) * bit_cast<float>(magnitude);
+            const auto magnitude = static_cast<real_bits>(most / steps * at + most % steps * at / steps);
+            const real x = (i < steps ? -1 : 1) * bit_cast<real>(magnitude);
             std::string failure = round_one(x);
             if (!failure.empty()) return failure;
             const double image = rounded(static_cast<double>(x));
@@ -136,7 +146,7 @@ class number_type_check {
             if (lower == nullptr) continue;
             const double middle = (static_cast<double>(*lower) + static_cast<double>(number)) / 2;
             for (const double factor : {1 - 0x1p-22, 1.0, 1 + 0x1p-22}) {
-                const auto x = static_cast<float>(middle * factor);
+                const auto x = static_cast<real>(middle * factor);
                 std::string failure = round_one(x);
                 if (failure.empty()) failure = round_one(-x);
                 if (!failure.empty()) return failure;
@@ -144,14 +154,14 @@ class number_type_check {
         }
         return {};
     }
-    std::string round_one(float x) {
+    std::string round_one(real x) {
         const double exact = static_cast<double>(x), image = rounded(exact), error = distance(exact, image);
         const double bound = traits::unit_roundoff * (exact < 0 ? -exact : exact) + traits::min_subnormal / 2;
         if (!(error <= bound))
             return text(exact) + " converts to " + text(image) + ", which is off by " + text(error) +
                    ", more than the traits' unit_roundoff and min_subnormal allow, " + text(bound);
         if (has_all_codes) {
-            const double nearest = nearest_number(exact < 0 ? -x : x);
+            const double nearest = nearest_number(static_cast<float>(exact < 0 ? -x : x));
             if (error > distance(nearest, exact < 0 ? -exact : exact))
                 return text(exact) + " converts to " + text(image) + ", and " + text(exact < 0 ? -nearest : nearest) +
                        " is nearer";
@@ -170,22 +180,24 @@ class number_type_check {
 
     /// What becomes of infinities, NaNs and numbers far beyond the largest.
     std::string special_values() {
-        const float infinity = bit_cast<float>(0x7f800000u), nan = bit_cast<float>(0x7fc00000u);
-        for (const float x : {infinity, 0x1.fffffep127f}) {
+        const real infinity = static_cast<real>(bit_cast<float>(0x7f800000u)),
+                   nan = static_cast<real>(bit_cast<float>(0x7fc00000u));
+        for (const real x : {infinity, static_cast<real>(0x1.fffffep127f)}) {
             if (x < infinity && traits::max > 0x1p126) continue;
-            for (const float sign : {1.0f, -1.0f}) {
-                const float image = static_cast<float>(T(sign * x));
+            for (const real sign : {real{1}, real{-1}}) {
+                const real image = static_cast<real>(T(sign * x));
                 const bool is_right = traits::has_infinity ? is_inf(image) && (image < 0) == (sign < 0)
                                       : traits::has_nan    ? is_nan(image)
-                                                           : image == sign * static_cast<float>(traits::max);
+                                                           : image == sign * static_cast<real>(traits::max);
                 if (!is_right)
                     return text(static_cast<double>(sign * x)) + " converts to " + text(static_cast<double>(image)) +
                            "; the traits promise " +
                            (traits::has_infinity ? "infinity" : traits::has_nan ? "NaN" : "the largest number");
             }
         }
-        if (traits::has_nan && !is_nan(static_cast<float>(T(nan)))) return "a NaN converts to a number";
-        if (!is_finite(static_cast<float>(T(nan))) && !traits::has_nan) return "a NaN converts to a number that is not finite";
+        if (traits::has_nan && !is_nan(static_cast<real>(T(nan)))) return "a NaN converts to a number";
+        if (!is_finite(static_cast<real>(T(nan))) && !traits::has_nan)
+            return "a NaN converts to a number that is not finite";
         return {};
     }
 

@@ -120,6 +120,22 @@ HALFTONE_HD HALFTONE_INLINE constexpr T round_to(float x) {
     return round_to<T, Mode>(x, 0);
 }
 
+namespace detail {
+
+/// A double rounded once to T, in any deterministic mode where T is narrower than float: the float that is rounded to odd has all
+/// that the second rounding asks for (bits.hpp). To float, and to a wide_number, it is rounded to nearest even.
+template <number T, rounding Mode = rounding::nearest_even>
+HALFTONE_HD HALFTONE_INLINE constexpr T round_double(double x) {
+    static_assert(Mode != rounding::stochastic);
+    if constexpr (std::same_as<T, float> || std::same_as<T, double> || wide_number<T>) {
+        return static_cast<T>(x);
+    } else {
+        return halftone::round_to<T, Mode>(bit_cast<float>(float_bits_odd(x)));
+    }
+}
+
+}  // namespace detail
+
 /// Deleted: a double would be rounded twice, first to the float argument. T(x) rounds it once.
 template <number T, rounding Mode = rounding::nearest_even>
 T round_to(double x) = delete;

@@ -13,7 +13,8 @@
 ///     };
 ///
 /// It may then be a role of a policy, and an operand of every kernel. number/check_number_type.hpp tests whether a type
-/// keeps what its traits say.
+/// keeps what its traits say. A type that float does not hold converts to and from double instead, and may be the type of
+/// parameters alone (wide_number below).
 #pragma once
 
 #include <type_traits>
@@ -118,6 +119,13 @@ using storage_of = typename detail::storage_type<T>::type;
 template <class T>
 concept own_number = number<T> && !detail::of_library<T>;
 
+/// A number type of a user's own that float does not hold, but double does, to and from which it converts. Parameters may have
+/// it (role `param`): optimizers step over them in double, and operands are copies that are rounded once from the double.
+template <class T>
+concept wide_number = own_number<T> &&(number_traits<T>::significand_bits > number_traits<float>::significand_bits ||
+                                       number_traits<T>::max_exponent > number_traits<float>::max_exponent ||
+                                       number_traits<T>::min_exponent < number_traits<float>::min_exponent);
+
 /// A number of two bytes, such as matrix units take.
 template <class T>
 concept sixteen_bit = number<T> && sizeof(T) == 2;
@@ -151,13 +159,35 @@ consteval bool check_computable() {
                           !std::is_convertible_v<float, T>,
                       "halftone: a number type of your own converts to float implicitly, and has an explicit constructor "
                       "from float: operator float() const, and explicit my_number(float)");
-        static_assert(number_traits<T>::significand_bits <= number_traits<float>::significand_bits &&
-                          number_traits<T>::max_exponent <= number_traits<float>::max_exponent &&
-                          number_traits<T>::min_exponent >= number_traits<float>::min_exponent,
-                      "halftone: kernels compute with numbers of your own type in float, which does not hold all of this "
-                      "one's: its traits state more significand_bits than 24, or a range beyond float's");
+        static_assert(
+            !wide_number<T>,
+            "halftone: kernels compute with numbers of your own type in float, which does not hold all of this "
+            "one's: its traits state more significand_bits than 24, or a range beyond float's; only parameters "
+            "(role `param`) can have it");
     }
     return true;
+}
+
+/// True, or a compile-time error that says why parameters cannot have the type T.
+template <class T>
+consteval bool check_storable() {
+    static_assert(check_number<T>());
+    if constexpr (wide_number<T>) {
+        static_assert(sizeof(T) == 4, "halftone: a number type of your own that float does not hold has four bytes");
+        static_assert(
+            std::is_convertible_v<T, double> && std::is_constructible_v<T, double> && !std::is_convertible_v<double, T>,
+            "halftone: a number type of your own that float does not hold converts to double implicitly, and has "
+            "an explicit constructor from double: operator double() const, and explicit my_number(double)");
+        static_assert(
+            number_traits<T>::significand_bits <= number_traits<double>::significand_bits &&
+                number_traits<T>::max_exponent <= number_traits<double>::max_exponent &&
+                number_traits<T>::min_exponent >= number_traits<double>::min_exponent,
+            "halftone: optimizers step over numbers of your own type in double at most, which does not hold all of "
+            "this one's: its traits state more significand_bits than 53, or a range beyond double's");
+        return true;
+    } else {
+        return check_computable<T>();
+    }
 }
 
 /// Half the distance from 1 to the next larger number: u in every error bound. See number_traits.

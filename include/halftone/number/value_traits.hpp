@@ -9,13 +9,15 @@
 
 #include <cstddef>
 
+#include <halftone/number/round_to.hpp>
 #include <halftone/number/saturate.hpp>
 #include <halftone/number/traits.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// number_traits, and conversions to and from float, each number rounded once to nearest.
+/// number_traits, and conversions to and from float and double, each number rounded once to nearest. Every number type's numbers
+/// are doubles; a wide_number's (number/traits.hpp) are rounded in a float.
 struct value_traits {
     const char* name;
     std::size_t bytes;  ///< of one number
@@ -29,6 +31,8 @@ struct value_traits {
     float (*saturate)(float x);  ///< the same, but the largest number for larger ones
     void (*widen)(const void* from, std::size_t count, float* to);
     void (*narrow)(const float* from, std::size_t count, void* to);
+    void (*to_doubles)(const void* from, std::size_t count, double* to);
+    void (*from_doubles)(const double* from, std::size_t count, void* to);
 
     /// Whether the range ends before float's.
     constexpr bool is_short() const { return max_exponent < number_traits<float>::max_exponent; }
@@ -55,6 +59,14 @@ struct value_conversions {
         T* const values = static_cast<T*>(to);
         for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<T>(from[i]);
     }
+    static void to_doubles(const void* from, std::size_t count, double* to) {
+        const T* const values = static_cast<const T*>(from);
+        for (std::size_t i = 0; i < count; ++i) to[i] = static_cast<double>(values[i]);
+    }
+    static void from_doubles(const double* from, std::size_t count, void* to) {
+        T* const values = static_cast<T*>(to);
+        for (std::size_t i = 0; i < count; ++i) values[i] = round_double<T>(from[i]);
+    }
     static constexpr value_traits make() {
         using traits = number_traits<T>;
         return {traits::name,
@@ -73,7 +85,9 @@ struct value_conversions {
                 round,
                 saturate,
                 widen,
-                narrow};
+                narrow,
+                to_doubles,
+                from_doubles};
     }
 };
 

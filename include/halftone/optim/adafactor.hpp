@@ -170,6 +170,10 @@ class adafactor : public detail::rule_optimizer<Device, Model, kernel::adafactor
     void update_parameter(detail::update_segment s, const gradient_slabs& slabs,
                           const kernel::gradient_factors* factors) const {
         using accumulate = typename Storage::accumulate;
+        static_assert(
+            !wide_number<typename Storage::param>,
+            "halftone: adafactor steps over floats, which do not hold these parameters (role `param`): take ht::adamw, "
+            "ht::lion, ht::sgd or ht::muon, whose steps over them are in double");
         const store::entry& e = base::entry_of(s);
         s.count = e.count;
         const placed now = placed_of(e, s.entry);

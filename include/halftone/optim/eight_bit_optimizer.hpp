@@ -171,6 +171,10 @@ class eight_bit_optimizer : public rule_optimizer<Device, Model, Rule> {
         using master = typename Storage::master;
         using copy = typename Storage::compute;
         using accumulate = typename Storage::accumulate;
+        static_assert(
+            !wide_number<master>,
+            "halftone: an optimizer with moments in 8 bits steps over floats, which do not hold these parameters (role "
+            "`param`): take ht::adamw, ht::lion or ht::sgd, whose steps over them are in double");
         kernel::eight_bit_step_arguments<Rule, master, copy, accumulate> a{
             .step = base::template arguments_of<Storage, Rule, accumulate, float>(s, base::rule()), .maps = maps_.data()};
         a.step.factors = factors;

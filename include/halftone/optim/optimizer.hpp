@@ -484,6 +484,10 @@ class optimizer {
             }
         }
         for (const store::group& g : parameters_->groups()) {
+            if (g.param_type->significand_bits > number_traits<float>::significand_bits) {
+                fail<argument_error>(name_, ": ema_decay with parameters of ", g.param_type->name,
+                                     ": averages are floats, which do not hold them; use no average");
+            }
             averages_.emplace_back(parameters_->memory(), g.moments * sizeof(float), memory_kind::moment);
             parameters_->memory().clear(averages_.back().data(), averages_.back().bytes());
         }

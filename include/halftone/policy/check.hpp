@@ -112,6 +112,10 @@ concept doubles_throughout =
       std::same_as<typename P::output, double> || std::same_as<typename P::grad, double> ||
       std::same_as<typename P::accumulate, double>);
 
+/// Parameters in a type that float does not hold are rounded to nearest: random numbers round floats.
+template <class P>
+concept possible_param_rounding = !wide_number<typename P::param> || P::param_rounding == rounding::nearest_even;
+
 /// Masters are stored whole, or are fp32 masters with bf16 copies, which can be split.
 template <class P>
 concept possible_masters = detail::layout_of<P>() == master_layout::whole || detail::splittable<P>;
@@ -121,10 +125,11 @@ namespace detail {
 /// True, or a compile-time error that says why kernels cannot compute with the type of a role.
 template <class R>
 consteval bool check_computable_roles() {
-    return check_computable<typename R::param>() && check_computable<typename R::compute>() &&
-        check_computable<typename R::output>() && check_computable<typename R::accum>() &&
-        check_computable<typename R::grad>() && check_computable<typename R::accumulate>() &&
-        check_computable<typename R::reduce>() && check_computable<typename R::state>() && check_computable<stream_of<R>>();
+    return check_storable<typename R::param>() && check_computable<typename R::compute>() &&
+           check_computable<typename R::output>() && check_computable<typename R::accum>() &&
+           check_computable<typename R::grad>() && check_computable<typename R::accumulate>() &&
+           check_computable<typename R::reduce>() && check_computable<typename R::state>() &&
+           check_computable<stream_of<R>>();
 }
 
 template <class R>
@@ -175,6 +180,11 @@ struct policy_check {
         "halftone: the residual stream of this policy (role `stream`) has a type in which no layer adds to it: "
         "eight bits, a type that only products read, such as ht::tfloat32, or a double where layers do not "
         "compute in double; take ht::with_stream<P, float> or ht::bfloat16, and with ht::full_fp64 a double");
+    static_assert(
+        possible_param_rounding<R>,
+        "halftone: the parameters of this policy (role `param`) have a type that float does not hold, and are rounded "
+        "stochastically, which rounds floats: round to nearest, ht::with_param_rounding<P, "
+        "ht::rounding::nearest_even>");
     static_assert(
         possible_masters<R>,
         "halftone: this policy splits its masters (ht::with_split_master) and has another `param` than float or "

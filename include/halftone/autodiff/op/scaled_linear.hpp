@@ -3,16 +3,18 @@
 /// Linear layers whose products read 8-bit operands, each tensor with a scale (policy/scaling.hpp): ht::linear and
 /// ht::mlp under ht::fp8_hybrid.
 ///
-/// Numeric contract: operands as kernel::quantize computes them. Products of 8-bit values are exact in bfloat16
-/// arithmetic with float sums (kernel::matmul); the epilogue multiplies the sums by both inverse scales. x is stored
-/// for the backward pass in eight bits. Weights are quantised from their copies at each use, in the backward pass with
-/// the forward pass's scale. Gradients of biases are sums of the incoming gradient before it is quantised.
+/// Numeric contract: operands as kernel::quantize computes them. 8-bit values are multiplied exactly, with float sums
+/// (kernel::matmul): in bfloat16 arithmetic, or in float if bfloat16 does not hold their type. The epilogue multiplies the sums
+/// by both inverse scales. x is stored for the backward pass in eight bits. Weights are quantised from their copies at each use,
+/// in the backward pass with the forward pass's scale. Gradients of biases are sums of the incoming gradient before it is
+/// quantised.
 #pragma once
 
 #include <halftone/autodiff/op/linear_epilogue.hpp>
 #include <halftone/kernel/column_sum/column_sum.hpp>
 #include <halftone/kernel/matmul/matmul.hpp>
 #include <halftone/kernel/quantize/quantize.hpp>
+#include <halftone/policy/promotion.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -26,9 +28,9 @@ template <class Roles>
     requires requires { typename Roles::compute; }
 inline constexpr bool is_scaled_product<Roles> = eight_bit<typename Roles::compute>;
 
-/// The type in which products multiply operands exactly: bfloat16 for 8-bit operands.
+/// The type in which products multiply operands exactly: for 8-bit operands bfloat16, which holds the library's, or float.
 template <class T>
-using exact_compute = std::conditional_t<eight_bit<T>, bfloat16, T>;
+using exact_compute = std::conditional_t<eight_bit<T>, std::conditional_t<contains<bfloat16, T>, bfloat16, float>, T>;
 
 /// A matrix as a product reads it: 8-bit with a pointer to its inverse scale, or unscaled with nullptr.
 template <class T>

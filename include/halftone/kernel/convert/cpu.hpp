@@ -7,6 +7,7 @@
 
 #include <halftone/kernel/common/rows/rows.hpp>
 #include <halftone/kernel/convert/convert.hpp>
+#include <halftone/kernel/convert/each/wide.hpp>
 
 #define HALFTONE_BODY <halftone/kernel/convert/cpu.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>
@@ -20,21 +21,36 @@ struct convert<cpu> {
     template <class From, class Y, int Rank>
     static void run(cpu& device, const view<From, Rank>& from, const view<Y, Rank>& to, float factor = 1) {
         using X = std::remove_const_t<From>;
-        each(device, from, to, factor,
-             device.select(&portable::convert_rows<portable::converts_on, X, Y>,
-                           &avx2::convert_rows<avx2::converts_on, X, Y>,
-                           &avx512::convert_rows<avx512::converts_on, X, Y>));
+        if constexpr (wide_number<X>) {
+            each(device, from, to, factor, &wide_rows<false, X, Y>);
+        } else {
+            each(device, from, to, factor,
+                 device.select(&portable::convert_rows<portable::converts_on, X, Y>,
+                               &avx2::convert_rows<avx2::converts_on, X, Y>,
+                               &avx512::convert_rows<avx512::converts_on, X, Y>));
+        }
     }
     template <class From, class Y, int Rank>
     static void saturate(cpu& device, const view<From, Rank>& from, const view<Y, Rank>& to, float factor = 1) {
         using X = std::remove_const_t<From>;
-        each(device, from, to, factor,
-             device.select(&portable::convert_rows<portable::converts_saturated, X, Y>,
-                           &avx2::convert_rows<avx2::converts_saturated, X, Y>,
-                           &avx512::convert_rows<avx512::converts_saturated, X, Y>));
+        if constexpr (wide_number<X>) {
+            each(device, from, to, factor, &wide_rows<true, X, Y>);
+        } else {
+            each(device, from, to, factor,
+                 device.select(&portable::convert_rows<portable::converts_saturated, X, Y>,
+                               &avx2::convert_rows<avx2::converts_saturated, X, Y>,
+                               &avx512::convert_rows<avx512::converts_saturated, X, Y>));
+        }
     }
 
   private:
+    template <bool Saturates, class X, class Y>
+    static void wide_rows(extent rows, extent width, const X* from, extent from_stride, Y* to, extent to_stride,
+                          float factor, bool) {
+        for (extent i = 0; i < rows; ++i, from += from_stride, to += to_stride) {
+            for (extent j = 0; j < width; ++j) to[j] = converted_wide<Y, Saturates>(from[j], factor);
+        }
+    }
     template <class From, class Y, int Rank, class Body>
     static void each(cpu& device, const view<From, Rank>& from, const view<Y, Rank>& to, float factor,
                      const Body& body) {

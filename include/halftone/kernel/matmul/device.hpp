@@ -233,7 +233,7 @@ struct matmul<Device> {
         using namespace on_device;
         const extent m = x.outer, n = y.outer, k = x.depth;
         const row_access access = access_to(epilogue);
-        if constexpr (has_matrix_unit<Compute> && eight_bit<A> && eight_bit<B>) {
+        if constexpr (has_matrix_unit<Compute> && eight_bit<A> && eight_bit<B> && !own_number<A> && !own_number<B>) {
             if (multiply_bytes(device, x, y, epilogue, access, batch)) return;
             if constexpr (can_have_warpgroups<Compute, Device>) {
                 if (batch.count == 1 && k > 0 && has_warpgroups<Compute>(device)) {

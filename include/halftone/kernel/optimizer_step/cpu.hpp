@@ -5,8 +5,10 @@
 
 #include <halftone/exec/cpu/simd.hpp>
 #include <halftone/kernel/common/update/cpu.hpp>
+#include <halftone/kernel/optimizer_step/device/floats.hpp>
 #include <halftone/kernel/optimizer_step/optimizer_step.hpp>
 #include <halftone/kernel/optimizer_step/rule/all.hpp>
+#include <halftone/kernel/optimizer_step/rule/in_double.hpp>
 
 #define HALFTONE_BODY <halftone/kernel/optimizer_step/rule/adafactor.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>
@@ -26,6 +28,37 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
+
+/// A step over n parameters of a type that float does not hold; arguments as those of optimizer_step_elements.
+template <class Rule, bool Keeps, rounding CopyRounding, wide_number Param, class Copy, class Accumulate, class State>
+void wide_step_elements(extent n, Param* master, Copy* copy, const Accumulate* gradient, State* const* moments,
+                        const step_scalars_of<Rule, double>& s, const gradient_factors& factors,
+                        const rounding_key& key, std::uint32_t step, extent index, bool, float* average,
+                        float average_weight) {
+    for (extent i = 0; i < n; ++i) {
+        double m[Rule::moments] = {};
+        if (Keeps) {
+            for (int k = 0; k < Rule::moments; ++k) m[k] = static_cast<double>(moments[k][i]);
+        }
+        const double g = read_gradient_in_double(static_cast<float>(gradient[i]), factors);
+        master[i] = Param(on_device::doubles::updated_by_rule(s, static_cast<double>(master[i]), g, m, Keeps));
+        if (Keeps && !only_reads_moments<Rule>) {
+            for (int k = 0; k < Rule::moments; ++k) {
+                const auto next = static_cast<float>(m[k]);
+                if constexpr (std::is_same_v<State, float>) {
+                    moments[k][i] = next;
+                } else {
+                    moments[k][i] = round_stochastic<State>(
+                        next, random_bits(key.seed, step, key.tensor + static_cast<std::uint32_t>(1 + k),
+                                          key.first + static_cast<std::uint64_t>(index + i)));
+                }
+            }
+        }
+        const auto stored = static_cast<double>(master[i]);
+        if (copy != nullptr) copy[i] = halftone::detail::round_double<Copy, CopyRounding>(stored);
+        if (average != nullptr) average[i] += (static_cast<float>(stored) - average[i]) * average_weight;
+    }
+}
 
 template <>
 struct optimizer_step<cpu> {
@@ -56,10 +89,16 @@ struct optimizer_step<cpu> {
               class State>
     static auto updater(cpu& device, const optimizer_step_arguments<Rule, Param, Copy, Accumulate, State>& a) {
         const auto select = [&]<bool Keeps>(std::bool_constant<Keeps>) {
-            return device.select(
-                &portable::optimizer_step_elements<Rule, Keeps, Rounding, CopyRounding, Param, Copy, Accumulate, State>,
-                &avx2::optimizer_step_elements<Rule, Keeps, Rounding, CopyRounding, Param, Copy, Accumulate, State>,
-                &avx512::optimizer_step_elements<Rule, Keeps, Rounding, CopyRounding, Param, Copy, Accumulate, State>);
+            if constexpr (wide_number<Param>) {
+                return &wide_step_elements<Rule, Keeps, CopyRounding, Param, Copy, Accumulate, State>;
+            } else {
+                return device.select(
+                    &portable::optimizer_step_elements<Rule, Keeps, Rounding, CopyRounding, Param, Copy, Accumulate,
+                                                       State>,
+                    &avx2::optimizer_step_elements<Rule, Keeps, Rounding, CopyRounding, Param, Copy, Accumulate, State>,
+                    &avx512::optimizer_step_elements<Rule, Keeps, Rounding, CopyRounding, Param, Copy, Accumulate,
+                                                     State>);
+            }
         };
         const auto body = [&] {
             if constexpr (requires { typename std::bool_constant<Rule::keeps()>; }) {
@@ -68,9 +107,10 @@ struct optimizer_step<cpu> {
                 return a.rule.keeps() ? select(std::true_type{}) : select(std::false_type{});
             }
         }();
-        return [a, body, scalars = a.rule.scalars_of(a.rates, *a.step), factors = *a.factors,
+        return [a, body, scalars = scalars_in_real<step_real_of<Param>>(a.rule, a.rates, *a.step), factors = *a.factors,
                 step = static_cast<std::uint32_t>(a.step->steps),
-                average_weight = average_weight_of(a.average_decay, *a.step)](extent i, extent n, const Accumulate* gradient) {
+                average_weight = average_weight_of(a.average_decay, *a.step)](extent i, extent n,
+                                                                              const Accumulate* gradient) {
             State* moments[Rule::moments];
             for (int k = 0; k < Rule::moments; ++k) moments[k] = a.rule.keeps() ? a.moments[k].data() + i : nullptr;
             body(n, a.master.data() + i, a.copy.data() == nullptr ? nullptr : a.copy.data() + i, gradient, moments,

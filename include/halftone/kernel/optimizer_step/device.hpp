@@ -8,6 +8,7 @@
 #include <halftone/kernel/common/update/device.hpp>
 #include <halftone/kernel/optimizer_step/device/floats.hpp>
 #include <halftone/kernel/optimizer_step/optimizer_step.hpp>
+#include <halftone/kernel/optimizer_step/rule/in_double.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -15,9 +16,9 @@ namespace kernel {
 
 namespace on_device {
 
-template <class Rule>
+template <class Rule, class Real>
 struct step_scalars {
-    typename Rule::scalars rule;
+    step_scalars_of<Rule, Real> rule;
     float average_weight;
 };
 
@@ -26,7 +27,8 @@ template <class Rule, rounding Rounding, rounding CopyRounding, class Param, cla
 struct optimizer_step_kernel {
     static constexpr int threads = 256;
     static constexpr int n = update_run, kinds = Rule::moments;
-    using present = step_context<step_scalars<Rule>>;
+    using real = step_real_of<Param>;
+    using present = step_context<step_scalars<Rule, real>>;
     static constexpr word shared_bytes = sizeof(present);
 
     global_span<Param> master;
@@ -74,8 +76,8 @@ struct optimizer_step_kernel {
         some.key = part_of(key, i);
         return some;
     }
-    HALFTONE_HD HALFTONE_INLINE step_scalars<Rule> scalars(const step_record& record) const {
-        return {rule.scalars_of(rates, record), average_weight_of(average_decay, record)};
+    HALFTONE_HD HALFTONE_INLINE step_scalars<Rule, real> scalars(const step_record& record) const {
+        return {scalars_in_real<real>(rule, rates, record), average_weight_of(average_decay, record)};
     }
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void update(Simt simt, const present& p, extent i) const {
@@ -86,7 +88,7 @@ struct optimizer_step_kernel {
         if (keeps) {
             HALFTONE_UNROLL for (int k = 0; k < kinds; ++k) m[k] = load_run<n, Access>(simt, moments[k], i, here);
         }
-        const vec<float, n> w = updated(simt, p, i, here, g, keeps, m);
+        const vec<real, n> w = updated(simt, p, i, here, g, keeps, m);
         if (keeps && !only_reads_moments<Rule>) {
             HALFTONE_UNROLL for (int k = 0; k < kinds; ++k) {
                 const word stream = static_cast<word>(1 + k);
@@ -101,22 +103,22 @@ struct optimizer_step_kernel {
 
     /// The new parameters of a run; updates the moments in place.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE vec<float, n> updated(Simt simt, const present& p, extent i, int here, const vec<float, n>& g,
-                                                      bool keeps, vec<float, n> (&m)[kinds]) const {
-        vec<float, n> w = load_master<Access>(simt, master, copy, i, here);
-        HALFTONE_UNROLL for (int e = 0; e < n; ++e) {
-            float of[kinds];
-            HALFTONE_UNROLL for (int k = 0; k < kinds; ++k) of[k] = m[k][e];
-            w[e] = floats::updated_by_rule(p.scalars.rule, w[e], read_gradient(g[e], p.factors), of, keeps);
-            HALFTONE_UNROLL for (int k = 0; k < kinds; ++k) m[k][e] = of[k];
+    HALFTONE_HD HALFTONE_INLINE vec<real, n> updated(Simt simt, const present& p, extent i, int here,
+                                                     const vec<float, n>& g, bool keeps,
+                                                     vec<float, n> (&m)[kinds]) const {
+        if constexpr (wide_number<Param>) {
+            return updated_in_double(p, load_bits<Access>(simt, master, i, here), g, keeps, m);
+        } else {
+            return updated_in_float(p, load_master<Access>(simt, master, copy, i, here), g, keeps, m);
         }
-        return w;
     }
     /// Stores the parameters of a run, their copies and averages.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void store_parameters(Simt simt, const present& p, extent i, int here,
-                                                      const vec<float, n>& w) const {
-        if constexpr (std::is_same_v<Param, bfloat16_remainder>) {
+                                                      const vec<real, n>& w) const {
+        if constexpr (wide_number<Param>) {
+            store_wide(simt, p, i, here, w);
+        } else if constexpr (std::is_same_v<Param, bfloat16_remainder>) {
             store_halves<Access>(simt, master, copy, i, here, w);
             if (average.is_there()) add_to_average(simt, p, i, here, w);
         } else {
@@ -129,6 +131,45 @@ struct optimizer_step_kernel {
     }
 
   private:
+    HALFTONE_HD HALFTONE_INLINE vec<float, n> updated_in_float(const present& p, vec<float, n> w,
+                                                               const vec<float, n>& g, bool keeps,
+                                                               vec<float, n> (&m)[kinds]) const {
+        HALFTONE_UNROLL for (int e = 0; e < n; ++e) {
+            float of[kinds];
+            HALFTONE_UNROLL for (int k = 0; k < kinds; ++k) of[k] = m[k][e];
+            w[e] = floats::updated_by_rule(p.scalars.rule, w[e], read_gradient(g[e], p.factors), of, keeps);
+            HALFTONE_UNROLL for (int k = 0; k < kinds; ++k) m[k][e] = of[k];
+        }
+        return w;
+    }
+    HALFTONE_HD HALFTONE_INLINE vec<double, n> updated_in_double(const present& p, const vec<Param, n>& before,
+                                                                 const vec<float, n>& g, bool keeps,
+                                                                 vec<float, n> (&m)[kinds]) const {
+        vec<double, n> w;
+        HALFTONE_UNROLL for (int e = 0; e < n; ++e) {
+            double of[kinds];
+            HALFTONE_UNROLL for (int k = 0; k < kinds; ++k) of[k] = static_cast<double>(m[k][e]);
+            w[e] = doubles::updated_by_rule(p.scalars.rule, static_cast<double>(before[e]),
+                                            read_gradient_in_double(g[e], p.factors), of, keeps);
+            HALFTONE_UNROLL for (int k = 0; k < kinds; ++k) m[k][e] = static_cast<float>(of[k]);
+        }
+        return w;
+    }
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE void store_wide(Simt simt, const present& p, extent i, int here,
+                                                const vec<double, n>& w) const {
+        vec<Param, n> rounded;
+        vec<Copy, n> rounded_copy;
+        vec<float, n> narrow;
+        HALFTONE_UNROLL for (int e = 0; e < n; ++e) {
+            rounded[e] = Param(w[e]);
+            rounded_copy[e] = halftone::detail::round_double<Copy, CopyRounding>(static_cast<double>(rounded[e]));
+            narrow[e] = static_cast<float>(static_cast<double>(rounded[e]));
+        }
+        store_run<Access>(simt, master, i, here, rounded);
+        if (copy.is_there()) store_run<Access>(simt, copy, i, here, rounded_copy);
+        if (average.is_there()) add_to_average(simt, p, i, here, narrow);
+    }
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void add_to_average(Simt simt, const present& p, extent i, int here,
                                                     const vec<float, n>& w) const {

@@ -23,7 +23,7 @@ template <class Compute, class A, class B>
 inline constexpr bool engines_multiply =
     has_element_type<Compute>&& std::is_same_v<A, storage_of<Compute>>&& std::is_same_v<B, storage_of<Compute>>;
 template <class Compute, class A>
-    requires(eight_bit<A>&& has_element_type<Compute> && !eight_bit<Compute>)
+    requires(eight_bit<A>&& has_element_type<A>&& has_element_type<Compute> && !eight_bit<Compute>)
 inline constexpr bool engines_multiply<Compute, A, float8_e4m3> = true;
 
 /// An epilogue that an engine can compute: c, whether it adds to it, and the factors of 8-bit operands. `c` is nullptr

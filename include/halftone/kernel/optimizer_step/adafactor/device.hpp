@@ -268,7 +268,7 @@ struct adafactor_update_kernel {
 
         HALFTONE_HD HALFTONE_INLINE auto scalars(const step_record& r) const {
             const Step& s = kernel.all;
-            return step_scalars<adafactor_rule>{
+            return step_scalars<adafactor_rule, float>{
                 s.rule.scalars_of(s.rates, r, found, static_cast<double>(kernel.runs.rows * kernel.runs.width)),
                 average_weight_of(s.average_decay, r)};
         }

@@ -31,19 +31,22 @@ struct adamw_rule {
     /// The second moment is a mean of squares of gradients, so these must be finite.
     static constexpr float largest_gradient() { return largest_with_square; }
 
-    struct scalars {
-        float first_weight, second_decay, second_weight, root_scale, epsilon, step_size, decay;
+    template <class Real>
+    struct scalars_in {
+        Real first_weight, second_decay, second_weight, root_scale, epsilon, step_size, decay;
     };
-    HALFTONE_HD scalars scalars_of(const group_rates& rates, const step_record& step) const {
+    using scalars = scalars_in<float>;
+    template <class Real = float>
+    HALFTONE_HD scalars_in<Real> scalars_of(const group_rates& rates, const step_record& step) const {
         const double lr = rates.lr(step), t = static_cast<double>(step.steps);
         const double correction1 = 1 - std::pow(beta1, t), correction2 = 1 - std::pow(beta2, t);
-        return {static_cast<float>(1 - beta1),
-                static_cast<float>(beta2),
-                static_cast<float>(1 - beta2),
-                static_cast<float>(1 / std::sqrt(correction2)),
-                static_cast<float>(epsilon),
-                static_cast<float>(lr / correction1),
-                static_cast<float>(1 - lr * rates.weight_decay)};
+        return {static_cast<Real>(1 - beta1),
+                static_cast<Real>(beta2),
+                static_cast<Real>(1 - beta2),
+                static_cast<Real>(1 / std::sqrt(correction2)),
+                static_cast<Real>(epsilon),
+                static_cast<Real>(lr / correction1),
+                static_cast<Real>(1 - lr * rates.weight_decay)};
     }
 
     template <class State>

@@ -14,8 +14,8 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace HALFTONE_SET {
 
-template <class V>
-HALFTONE_RULE V updated(const kernel::adamw_rule::scalars& s, V w, V g, V (&moments)[2], bool) {
+template <class V, class Real>
+HALFTONE_RULE V updated(const kernel::adamw_rule::scalars_in<Real>& s, V w, V g, V (&moments)[2], bool) {
     V &m = moments[0], &v = moments[1];
     m = fma(g - m, splat(s.first_weight), m);
     v = fma(g * s.second_weight, g, v * s.second_decay);

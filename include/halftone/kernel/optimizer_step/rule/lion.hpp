@@ -29,13 +29,17 @@ struct lion_rule {
     /// A mean is at most the largest gradient; half of the range is kept free for rounding errors.
     static constexpr float largest_gradient() { return gradient_factors::no_limit / 2; }
 
-    struct scalars {
-        float sign_decay, sign_weight, mean_decay, mean_weight, lr, decay;
+    template <class Real>
+    struct scalars_in {
+        Real sign_decay, sign_weight, mean_decay, mean_weight, lr, decay;
     };
-    HALFTONE_HD scalars scalars_of(const group_rates& rates, const step_record& step) const {
+    using scalars = scalars_in<float>;
+    template <class Real = float>
+    HALFTONE_HD scalars_in<Real> scalars_of(const group_rates& rates, const step_record& step) const {
         const double lr = rates.lr(step);
-        return {static_cast<float>(beta1),     static_cast<float>(1 - beta1), static_cast<float>(beta2),
-                static_cast<float>(1 - beta2), static_cast<float>(lr),        static_cast<float>(1 - lr * rates.weight_decay)};
+        return {static_cast<Real>(beta1), static_cast<Real>(1 - beta1),
+                static_cast<Real>(beta2), static_cast<Real>(1 - beta2),
+                static_cast<Real>(lr),    static_cast<Real>(1 - lr * rates.weight_decay)};
     }
 
     template <class State>

@@ -14,8 +14,8 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace HALFTONE_SET {
 
-template <class V>
-HALFTONE_RULE V updated(const kernel::lion_rule::scalars& s, V w, V g, V (&moments)[1], bool) {
+template <class V, class Real>
+HALFTONE_RULE V updated(const kernel::lion_rule::scalars_in<Real>& s, V w, V g, V (&moments)[1], bool) {
     V& m = moments[0];
     const V direction = fma(m, s.sign_decay, g * s.sign_weight);
     const V down = select(less(splat(0.0f), direction), splat(-s.lr), splat(0.0f));

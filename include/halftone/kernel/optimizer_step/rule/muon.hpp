@@ -60,12 +60,15 @@ struct muon_rule {
     static constexpr bool keeps() { return false; }
     static constexpr float largest_gradient() { return gradient_factors::no_limit; }
 
-    struct scalars {
-        float decay, move;
+    template <class Real>
+    struct scalars_in {
+        Real decay, move;
     };
-    HALFTONE_HD scalars scalars_of(const group_rates& rates, const step_record& step) const {
+    using scalars = scalars_in<float>;
+    template <class Real = float>
+    HALFTONE_HD scalars_in<Real> scalars_of(const group_rates& rates, const step_record& step) const {
         const double lr = rates.lr(step);
-        return {static_cast<float>(1 - lr * rates.weight_decay), static_cast<float>(-lr * ratio)};
+        return {static_cast<Real>(1 - lr * rates.weight_decay), static_cast<Real>(-lr * ratio)};
     }
 
     template <class State>

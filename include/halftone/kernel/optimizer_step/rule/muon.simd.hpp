@@ -20,8 +20,8 @@ HALFTONE_RULE V updated(const kernel::muon_momentum_rule::scalars& s, V, V g, V 
     m = fma(g - m, s.gradient_weight, m);
     return fma(g - m, s.correction, m);
 }
-template <class V>
-HALFTONE_RULE V updated(const kernel::muon_rule::scalars& s, V w, V g, V (&)[1], bool) {
+template <class V, class Real>
+HALFTONE_RULE V updated(const kernel::muon_rule::scalars_in<Real>& s, V w, V g, V (&)[1], bool) {
     return fma(g, s.move, w * s.decay);
 }
 

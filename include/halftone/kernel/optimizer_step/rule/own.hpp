@@ -8,7 +8,7 @@
 ///         m = fma(g - m, splat(s.weight), m);
 ///         return fma(select(less(splat(0.0f), m), splat(-s.lr), splat(s.lr)), splat(1.0f), w * s.decay);)
 ///
-/// V is a float, or a vector of floats, with + - * / and unary minus, also with a float at the right; it has these functions:
+/// V is a float, a double (for parameters that float does not hold), or a vector of floats, with + - * / and unary minus, also with a float at the right; it has these functions:
 /// splat(x) of a float, fma(a, b, c), sqrt(a), less(a, b), select(condition, yes, no). `s` are the rule's scalars, `w` and `g`
 /// the parameter and its gradient, `moments` an array of Rule::moments, to be updated in place; the new parameter is returned.
 #pragma once
@@ -19,18 +19,20 @@
 
 /// One function for each type V; attributes select the instructions, as exec/cpu/set/ does for the library's bodies.
 #if defined(__x86_64__)
-#define HALFTONE_UPDATE(RULE, ...)                                                                                          \
-    HALFTONE_UPDATE_FOR(RULE, ::halftone::portable, ::halftone::portable::f32, HALFTONE_INLINE, __VA_ARGS__)                 \
-    HALFTONE_UPDATE_FOR(RULE, ::halftone::avx2, ::halftone::avx2::f32,                                                       \
-                        __attribute__((target("avx2,fma,f16c"))) HALFTONE_INLINE, __VA_ARGS__)                               \
-    HALFTONE_UPDATE_FOR(RULE, ::halftone::avx512, ::halftone::avx512::f32,                                                   \
-                        __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl"))) HALFTONE_INLINE,         \
-                        __VA_ARGS__)                                                                                        \
-    HALFTONE_UPDATE_FOR(RULE, ::halftone::kernel::on_device::floats, float, HALFTONE_HD HALFTONE_INLINE, __VA_ARGS__)
+#define HALFTONE_UPDATE(RULE, ...)                                                                                    \
+    HALFTONE_UPDATE_FOR(RULE, ::halftone::portable, ::halftone::portable::f32, HALFTONE_INLINE, __VA_ARGS__)          \
+    HALFTONE_UPDATE_FOR(RULE, ::halftone::avx2, ::halftone::avx2::f32,                                                \
+                        __attribute__((target("avx2,fma,f16c"))) HALFTONE_INLINE, __VA_ARGS__)                        \
+    HALFTONE_UPDATE_FOR(RULE, ::halftone::avx512, ::halftone::avx512::f32,                                            \
+                        __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl"))) HALFTONE_INLINE,  \
+                        __VA_ARGS__)                                                                                  \
+    HALFTONE_UPDATE_FOR(RULE, ::halftone::kernel::on_device::floats, float, HALFTONE_HD HALFTONE_INLINE, __VA_ARGS__) \
+    HALFTONE_UPDATE_FOR(RULE, ::halftone::kernel::on_device::doubles, double, HALFTONE_HD HALFTONE_INLINE, __VA_ARGS__)
 #else
-#define HALFTONE_UPDATE(RULE, ...)                                                                                          \
-    HALFTONE_UPDATE_FOR(RULE, ::halftone::portable, ::halftone::portable::f32, HALFTONE_INLINE, __VA_ARGS__)                 \
-    HALFTONE_UPDATE_FOR(RULE, ::halftone::kernel::on_device::floats, float, HALFTONE_HD HALFTONE_INLINE, __VA_ARGS__)
+#define HALFTONE_UPDATE(RULE, ...)                                                                                    \
+    HALFTONE_UPDATE_FOR(RULE, ::halftone::portable, ::halftone::portable::f32, HALFTONE_INLINE, __VA_ARGS__)          \
+    HALFTONE_UPDATE_FOR(RULE, ::halftone::kernel::on_device::floats, float, HALFTONE_HD HALFTONE_INLINE, __VA_ARGS__) \
+    HALFTONE_UPDATE_FOR(RULE, ::halftone::kernel::on_device::doubles, double, HALFTONE_HD HALFTONE_INLINE, __VA_ARGS__)
 #endif
 /// A part of HALFTONE_UPDATE.
 #define HALFTONE_UPDATE_FOR(RULE, SET, TYPE, ATTRIBUTES, ...)                                                               \

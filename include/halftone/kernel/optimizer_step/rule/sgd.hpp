@@ -41,16 +41,19 @@ struct sgd_rule {
         return static_cast<float>(largest / 2 * kept / (weight > 1 ? weight : 1));
     }
 
-    struct scalars {
-        float decay, momentum, gradient_weight, lr;
-        float nesterov;  // the coefficient of Nesterov's momentum, or 0
+    template <class Real>
+    struct scalars_in {
+        Real decay, momentum, gradient_weight, lr;
+        Real nesterov;  // the coefficient of Nesterov's momentum, or 0
     };
-    HALFTONE_HD scalars scalars_of(const group_rates& rates, const step_record& step) const {
+    using scalars = scalars_in<float>;
+    template <class Real = float>
+    HALFTONE_HD scalars_in<Real> scalars_of(const group_rates& rates, const step_record& step) const {
         // In the first step the old momentum is multiplied by zero; it was initialised with zeros.
         const bool first = step.steps <= 1;
-        return {static_cast<float>(rates.weight_decay), static_cast<float>(first ? 0 : momentum),
-                static_cast<float>(first ? 1 : 1 - dampening), static_cast<float>(rates.lr(step)),
-                kind == momentum_kind::nesterov ? static_cast<float>(momentum) : 0.0f};
+        return {static_cast<Real>(rates.weight_decay), static_cast<Real>(first ? 0 : momentum),
+                static_cast<Real>(first ? 1 : 1 - dampening), static_cast<Real>(rates.lr(step)),
+                kind == momentum_kind::nesterov ? static_cast<Real>(momentum) : Real{0}};
     }
 
     template <class State>

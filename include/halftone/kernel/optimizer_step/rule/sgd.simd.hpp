@@ -14,8 +14,8 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace HALFTONE_SET {
 
-template <class V>
-HALFTONE_RULE V updated(const kernel::sgd_rule::scalars& s, V w, V g, V (&momentum)[1], bool keeps) {
+template <class V, class Real>
+HALFTONE_RULE V updated(const kernel::sgd_rule::scalars_in<Real>& s, V w, V g, V (&momentum)[1], bool keeps) {
     V d = fma(w, s.decay, g);
     if (keeps) {
         V& m = momentum[0];

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Steps over parameters that float does not hold, and their copies, against the definitions in double; and conversions of such
+/// numbers.
+///
+///     wide_checks::steps(device);
+#pragma once
+
+#include <cmath>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <halftone/kernel/convert/convert.hpp>
+#include <halftone/tensor/host_tensor.hpp>
+
+#include "kernel/optimizer_step/step_checks.hpp"
+#include "support/guarded.hpp"
+#include "support/own_numbers.hpp"
+#include "support/random.hpp"
+
+namespace wide_checks {
+
+namespace ht = halftone;
+namespace kernel = ht::kernel;
+using support::fixed32;
+using support::guarded;
+
+/// Numbers between -32 and 32 of all bits, as much as float would drop.
+inline std::vector<fixed32> numbers(ht::extent n, std::uint64_t seed) {
+    support::random data(seed);
+    std::vector<fixed32> all;
+    for (ht::extent i = 0; i < n; ++i) all.emplace_back(data.normal() * 9 + 0x1p-26 * static_cast<double>(i));
+    return all;
+}
+
+/// One step by a rule with moments of State; `expected(weights, gradients, moments)` is its definition.
+template <class State, class Rule, class Device, class Definition>
+void step(Device& device, const Rule& rule, ht::extent n, const Definition& expected) {
+    support::random data(static_cast<std::uint64_t>(n));
+    guarded<fixed32> master(numbers(n, 1), 1);
+    guarded<ht::bfloat16> copy(n, 1);
+    const guarded<float> gradient(data.normals<float>(n, 100), 3);
+    guarded<State> moments[2] = {guarded<State>(std::vector<State>(static_cast<std::size_t>(n), State(0.5f)), 2),
+                                 guarded<State>(std::vector<State>(static_cast<std::size_t>(n), State(0.25f)), 1)};
+    std::vector<double> w = step_checks::doubles(master), first = step_checks::doubles(moments[0]),
+                        second = step_checks::doubles(moments[1]);
+    expected(step_checks::view_of(w), gradient.const_view(), step_checks::view_of(first), step_checks::view_of(second));
+    kernel::optimizer_step_arguments<Rule, fixed32, ht::bfloat16, float, State> a{
+        .master = master.view(),
+        .copy = copy.view(),
+        .gradient = gradient.const_view(),
+        .rule = rule,
+        .rates = {.weight_decay = 0.1},
+        .factors = &step_checks::factors,
+        .step = &step_checks::third,
+        .key = {.seed = 5, .tensor = 8, .first = 64}};
+    for (int k = 0; k < Rule::moments; ++k) a.moments[k] = moments[k].view();
+    step_checks::run(device, a);
+    const double half = ht::number_traits<fixed32>::min_subnormal / 2, u = ht::unit_roundoff<State>;
+    for (ht::extent i = 0; i < n; ++i) {
+        CAPTURE(i);
+        const auto at = static_cast<std::size_t>(i);
+        // The parameter's own rounding alone, but for the last bits of the arithmetic in double.
+        CHECK(std::abs(static_cast<double>(master[i]) - w[at]) <= half * (1 + 1e-6));
+        CHECK(copy[i] == ht::bfloat16(static_cast<double>(master[i])));
+        CHECK(std::abs(static_cast<double>(moments[0][i]) - first[at]) <= 2.01 * u * std::abs(first[at]) + 1e-40);
+        if (Rule::moments == 2)
+            CHECK(std::abs(static_cast<double>(moments[1][i]) - second[at]) <= 2.01 * u * std::abs(second[at]) + 1e-40);
+    }
+}
+
+template <class Device>
+void steps(Device& device) {
+    for (const ht::extent n : {1, 3, 67, 2053}) {
+        CAPTURE(n);
+        const auto adamw = [&]<class State>(State) {
+            step<State>(device, kernel::adamw_rule{}, n, [](auto w, auto g, auto m, auto v) {
+                ht::reference::adamw(w, g, m, v, kernel::adamw_rule{}, 0.01, 0.1, 3, step_checks::factors);
+            });
+        };
+        adamw(0.0f), adamw(ht::bfloat16());
+        step<float>(device, kernel::lion_rule{}, n, [](auto w, auto g, auto m, auto) {
+            ht::reference::lion(w, g, m, kernel::lion_rule{}, 0.01, 0.1, step_checks::factors);
+        });
+        for (const auto kind : {kernel::momentum_kind::plain, kernel::momentum_kind::nesterov}) {
+            const kernel::sgd_rule rule{.momentum = 0.9, .kind = kind};
+            step<float>(device, rule, n, [&](auto w, auto g, auto m, auto) {
+                ht::reference::sgd(w, g, m, rule, 0.01, 0.1, 3, step_checks::factors);
+            });
+        }
+    }
+}
+
+/// Each element in double, rounded once.
+template <class Device>
+void conversions(Device& device) {
+    const std::vector<fixed32> values = numbers(12, 7);
+    ht::host_tensor<fixed32, 2> host({3, 4});
+    std::copy(values.begin(), values.end(), host.data());
+    const auto wide = ht::to_device(device, host);
+    const auto check = [&]<class Y>(Y, float factor, auto right) {
+        const ht::tensor<Y, 2> narrow(device.memory(), ht::shape<2>{3, 8});
+        const ht::view<Y, 2> left(narrow.data(), {3, 4}, {8, 1});  // rows with gaps
+        ht::convert(device, wide, left, factor);
+        std::vector<Y> got(24);
+        device.memory().read(got.data(), narrow.data(), got.size() * sizeof(Y));
+        for (std::size_t i = 0; i < 12; ++i) {
+            CAPTURE(i);
+            CHECK(static_cast<double>(got[i / 4 * 8 + i % 4]) == right(static_cast<double>(values[i])));
+        }
+    };
+    check(0.0f, 1, [](double x) { return static_cast<double>(static_cast<float>(x)); });
+    check(ht::bfloat16(), 0.1f,
+          [](double x) { return static_cast<double>(ht::bfloat16(x * static_cast<double>(0.1f))); });
+    check(fixed32(), 0.5f, [](double x) { return static_cast<double>(fixed32(x * 0.5)); });
+    // There and back: a float is a number of 24 bits there.
+    const ht::tensor<float, 2> floats(device.memory(), ht::shape<2>{3, 4});
+    const ht::tensor<fixed32, 2> back(device.memory(), ht::shape<2>{3, 4});
+    ht::convert(device, wide, floats);
+    ht::convert(device, floats, back);
+    std::vector<fixed32> got(12);
+    device.memory().read(got.data(), back.data(), got.size() * sizeof(fixed32));
+    for (std::size_t i = 0; i < 12; ++i) {
+        CHECK(static_cast<double>(got[i]) ==
+              static_cast<double>(fixed32(static_cast<double>(static_cast<float>(static_cast<double>(values[i]))))));
+    }
+    const ht::tensor<ht::float8_e4m3, 2> eighths(device.memory(), ht::shape<2>{3, 4});
+    ht::convert_saturated(device, wide, eighths, 1e4f);
+    std::vector<ht::float8_e4m3> stopped(12);
+    device.memory().read(stopped.data(), eighths.data(), stopped.size());
+    for (std::size_t i = 0; i < 12; ++i)
+        CHECK(static_cast<float>(stopped[i]) ==
+              static_cast<float>(ht::saturate<ht::float8_e4m3>(static_cast<double>(values[i]) * 1e4)));
+}
+
+}  // namespace wide_checks
