@@ -8,6 +8,7 @@
 
 #include <halftone/number.hpp>
 #include <halftone/number/check_number_type.hpp>
+#include <halftone/number/code_table.hpp>
 
 #include "support/own_numbers.hpp"
 
@@ -83,6 +84,46 @@ double mean_of_rounding(float x) {
     for (std::uint32_t i = 0; i < 1u << 16; ++i)
         sum += static_cast<double>(static_cast<float>(ht::round_stochastic<T>(x, i * 0x10001u)));
     return sum / 65536;
+}
+
+/// One byte, with a conversion that is no constant expression.
+class run_time8 {
+  public:
+    run_time8() = default;
+    explicit run_time8(float x) : inner_(x) {}
+    operator float() const {
+        const volatile float x = static_cast<float>(inner_);
+        return x;
+    }
+
+  private:
+    support::log8 inner_;
+};
+
+}  // namespace number_own_numbers_tests
+
+template <>
+struct halftone::number_traits<number_own_numbers_tests::run_time8> : halftone::number_traits<support::log8> {
+    static constexpr const char* name = "run_time8";
+};
+
+namespace number_own_numbers_tests {
+
+template <class T>
+void widens_all_codes() {
+    for (int code = 0; code < 256; ++code) {
+        CAPTURE(code);
+        const auto x = ht::bit_cast<T>(static_cast<std::uint8_t>(code));
+        const float wide = ht::detail::widened(x), exact = static_cast<float>(x);
+        CHECK(ht::bit_cast<std::uint32_t>(wide) == ht::bit_cast<std::uint32_t>(exact));
+    }
+}
+
+TEST_CASE("one-byte types are widened by a table, if their conversion is a constant expression") {
+    static_assert(ht::detail::has_code_table<support::log8> && !ht::detail::has_code_table<run_time8>);
+    static_assert(!ht::detail::has_code_table<support::fixed16> && !ht::detail::has_code_table<ht::float8_e4m3>);
+    widens_all_codes<support::log8>();
+    widens_all_codes<run_time8>();
 }
 
 TEST_CASE(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Conversions between vectors of float and numbers of a user's own type (number/traits.hpp), a lane at a time by the
-/// type's own conversions.
+/// type's own conversions, or, from one byte, by a table (number/code_table.hpp).
 // No include guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <utility>
@@ -9,6 +9,7 @@
 #include <halftone/exec/cpu/simd/avx2.hpp>
 #include <halftone/exec/cpu/simd/avx512.hpp>
 #include <halftone/exec/cpu/simd/portable.hpp>
+#include <halftone/number/code_table.hpp>
 #include <halftone/number/traits.hpp>
 
 namespace halftone {
@@ -18,7 +19,7 @@ namespace HALFTONE_SET {
 /// p[i] in lane i, without a detour through memory, which would wait for the stores of all lanes.
 template <own_number T, int... I>
 HALFTONE_INLINE f32 lanes_of(const T* p, std::integer_sequence<int, I...>) {
-    return {decltype(f32::v){static_cast<float>(p[I])...}};
+    return {decltype(f32::v){halftone::detail::widened(p[I])...}};
 }
 template <own_number T>
 HALFTONE_INLINE f32 load(const T* p) {
@@ -28,7 +29,7 @@ template <own_number T>
 HALFTONE_INLINE f32 load(const T* p, int n) {
     if (n == f32::lanes) return load(p);
     float lanes[f32::lanes] = {};
-    for (int i = 0; i < n; ++i) lanes[i] = static_cast<float>(p[i]);
+    for (int i = 0; i < n; ++i) lanes[i] = halftone::detail::widened(p[i]);
     return load(lanes);
 }
 template <own_number T>

@@ -9,6 +9,7 @@
 #include <halftone/exec/cpu/simd/avx2.hpp>
 #include <halftone/exec/cpu/simd/avx512.hpp>
 #include <halftone/exec/cpu/simd/portable.hpp>
+#include <halftone/number/code_table.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
