@@ -224,6 +224,7 @@ TEST_CASE("safetensors: malformed files are refused") {
     }
     // Header and metadata that are in order, and fields that the format does not know.
     CHECK(ht::safetensors_file(folder.write("good", file_of("{}  ", 0))).tensors().empty());
+    CHECK(ht::safetensors_file(folder.write("good", file_of(R"({"__metadata__":null})", 0))).metadata().empty());
     CHECK(ht::safetensors_file(folder.write("good", file_of(R"({"a":{"more":{},)" + tensor + "[0,8]}}", 8))).tensors().size() == 1);
 }
 

@@ -108,6 +108,20 @@ void inputs_in_outputs(Device& device, T* y) {
     const auto both = [](auto a) { return ht::results(a + a, a * a); };
     CHECK(refusal([&] { ht::map(device, both, one(y, {4}), one(y + 8, {4}), one(y + 11, {4})); }) ==
           "map: output 0 (4) is in the memory of output 1 (4), which is written to while it is read; copy it first");
+    // Rows with gaps: one of them, one number of one, and what is in a gap.
+    const two apart(y, {3, 4}, {8, 1});
+    for (const int first : {0, 8, 16}) {
+        CHECK(refusal([&] { ht::map(device, difference, apart, one(y + first, {4}), apart); }) ==
+              in_the_way("input 1", "(4)", "(3, 4)"));
+        CHECK(refusal([&] { ht::map(device, difference, apart, ht::view<T, 0>(y + first + 3, {}), apart); }) ==
+              in_the_way("input 1", "()", "(3, 4)"));
+        CHECK(refusal([&] { ht::map(device, difference, apart, one(y + first + 4, {4}), apart); }).empty());
+    }
+    CHECK_FALSE(refusal([&] { ht::map(device, difference, apart, one(y + 10, {4}), apart); }).empty());
+    // Every other number; and windows that overlap each other.
+    CHECK(refusal([&] { ht::map(device, twice, one(y, {3}, {2}), one(y + 5, {3})); }).empty());
+    CHECK_FALSE(refusal([&] { ht::map(device, twice, one(y, {3}, {2}), one(y + 4, {3})); }).empty());
+    CHECK_FALSE(refusal([&] { ht::map(device, twice, two(y, {3, 2}, {1, 1}), two(y + 3, {3, 2})); }).empty());
     // In place; a single row of its own; what is beside it; columns of one matrix.
     CHECK(refusal([&] { ht::map(device, twice, m, m); }).empty());
     CHECK(refusal([&] { ht::map(device, difference, m, m, m); }).empty());

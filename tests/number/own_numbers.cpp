@@ -86,6 +86,32 @@ double mean_of_rounding(float x) {
     return sum / 65536;
 }
 
+/// Multiples of 2^-21 up to almost 8: all of a float's bits.
+class fixed24 {
+  public:
+    fixed24() = default;
+    explicit fixed24(float x) {
+        const double steps = static_cast<double>(x) * 0x1p21, most = 0xffffff;
+        code_ = static_cast<std::int32_t>(steps > most    ? most
+                                          : steps < -most ? -most
+                                          : steps < 0     ? steps - 0.5
+                                                          : steps + 0.5);
+    }
+    operator float() const { return static_cast<float>(code_) * 0x1p-21f; }
+
+  private:
+    std::int32_t code_;
+};
+
+}  // namespace number_own_numbers_tests
+
+template <>
+struct halftone::number_traits<number_own_numbers_tests::fixed24> : halftone::fixed_format<3, 21> {
+    static constexpr const char* name = "fixed24";
+};
+
+namespace number_own_numbers_tests {
+
 /// One byte, with a conversion that is no constant expression.
 class run_time8 {
   public:
@@ -135,6 +161,13 @@ TEST_CASE(
     const double above = 1 + 0x1p-10 + 0x1p-40;
     CHECK(static_cast<float>(ht::detail::round_double<support::float16_e6m9>(above)) == 1 + 0x1p-9f);
     CHECK(ht::detail::round_double<ht::float16>(1 + 0x1p-11 + 0x1p-40) == 1 + 0x1p-10f);
+    // 24 bits, which no other float than the nearest has: 4.5 + 0.9 steps of 2^-21.
+    CHECK(static_cast<float>(ht::detail::round_double<fixed24>(4.5 + 1.9 * 0x1p-21)) == 4.5f + 0x1p-20f);
+    CHECK(static_cast<float>(ht::detail::round_double<fixed24>(-4.5 - 1.9 * 0x1p-21)) == -4.5f - 0x1p-20f);
+    CHECK(static_cast<float>(ht::detail::round_double<fixed24>(4.5 + 1.1 * 0x1p-21)) == 4.5f + 0x1p-21f);
+    CHECK(static_cast<float>(ht::detail::round_double<fixed24>(4.5)) == 4.5f);
+    CHECK(static_cast<float>(ht::detail::round_double<fixed24>(0x1p-22 * 1.01)) == 0x1p-21f);
+    CHECK(static_cast<float>(ht::detail::round_double<fixed24>(1e300)) == 8 - 0x1p-21f);
     CHECK(ht::detail::round_double<float>(1 + 0x1p-24 + 0x1p-50) == 1 + 0x1p-23f);
 }
 

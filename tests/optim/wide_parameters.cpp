@@ -13,6 +13,10 @@ TEST_CASE("parameters that float does not hold: a step's result is that of its d
     halftone::cpu device{{.threads = 2}};
     wide_checks::steps(device);
 }
+TEST_CASE("parameters that float does not hold: a step by a rule of a program's own, whose scalars are floats") {
+    halftone::cpu device{{.threads = 1}};
+    wide_checks::own_rule(device);
+}
 TEST_CASE("numbers that float does not hold are converted in double, and rounded once") {
     halftone::cpu device{{.threads = 2}};
     wide_checks::conversions(device);

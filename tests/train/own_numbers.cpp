@@ -100,32 +100,67 @@ TEST_CASE("models learn whose masters are numbers in fixed point that float does
     resnet_learns<support::fixed_masters, ht::sgd_options>();
     llama_learns<support::fixed_masters, ht::adamw_options, ht::lion_options, ht::muon_options>();
 }
-TEST_CASE("products of 8-bit logarithms, which bfloat16 does not hold, are exact but for their sums in float") {
-    ht::cpu device{{.threads = 1}};
-    ht::store store{device.memory()};
-    const ht::nn::linear<ht::with_output<support::log8_hybrid, float>> layer{store, 16, 16};
-    store.commit(1);
-    std::vector<float> x(16 * 16), w(16 * 16);
-    // The largest number is among them, so that the scales are 1.
-    for (std::size_t i = 0; i < x.size(); ++i) {
-        x[i] = static_cast<float>(
-            support::log8(i == 5 ? 0x1.d5818ep+7f : static_cast<float>(i * 2654435761u % 1000) / 500 - 1));
-        w[i] = static_cast<float>(
-            support::log8(i == 7 ? 0x1.d5818ep+7f : static_cast<float>(i * 2246822519u % 1000) / 500 - 1));
+/// Numbers of log8 between -1 and 1; the largest is among them, so that the scale of a tensor is 1.
+std::vector<float> logarithms(std::uint64_t factor) {
+    std::vector<float> all(16 * 16);
+    for (std::size_t i = 0; i < all.size(); ++i)
+        all[i] = static_cast<float>(support::log8(static_cast<float>(i * factor % 1000) / 500 - 1));
+    all[5] = 0x1.d5818ep+7f;
+    return all;
+}
+double sixteen_products(const std::vector<float>& a, std::size_t i, std::size_t a_step, const std::vector<float>& b,
+                        std::size_t j, std::size_t b_step, double& magnitudes) {
+    double sum = 0;
+    magnitudes = 0;
+    for (std::size_t k = 0; k < 16; ++k) {
+        const double product = static_cast<double>(a[i + k * a_step]) * static_cast<double>(b[j + k * b_step]);
+        sum += product, magnitudes += product < 0 ? -product : product;
     }
-    layer.weight.assign(w);
-    ht::inference ctx{device};
-    const auto y = layer(ctx, ctx.constant(ht::const_view<float, 2>(x.data(), {16, 16})));
-    for (std::size_t i = 0; i < 16; ++i) {
-        for (std::size_t j = 0; j < 16; ++j) {
-            double sum = 0, magnitudes = 0;
-            for (std::size_t k = 0; k < 16; ++k) {
-                const double product = static_cast<double>(x[i * 16 + k]) * static_cast<double>(w[j * 16 + k]);
-                sum += product, magnitudes += product < 0 ? -product : product;
-            }
-            const double got = static_cast<double>(y.view()(static_cast<ht::extent>(i), static_cast<ht::extent>(j)));
-            CHECK((got < sum ? sum - got : got - sum) <= 20 * 0x1p-24 * magnitudes);
-        }
+    return sum;
+}
+void exact_but_for_sums(double got, double sum, double magnitudes) {
+    CHECK((got < sum ? sum - got : got - sum) <= 20 * 0x1p-24 * magnitudes);
+}
+
+/// A model of one product.
+template <class P>
+struct one_product : ht::nn::model {
+    using policy = ht::with_output<P, float>;
+    ht::nn::linear_no_bias<ht::at<policy, "product">> layer;
+
+    template <class Device>
+    explicit one_product(Device& device) : model(device), layer(parameters(), 16, 16) {
+        commit(*this, 1);
+    }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.layer); }
+};
+
+struct gradients_in_e5m2 : support::log8_hybrid {
+    using grad = ht::float8_e5m2;
+};
+
+TEST_CASE_TEMPLATE("products of 8-bit logarithms, which bfloat16 does not hold, are exact but for their sums in float",
+                   P, support::log8_hybrid, gradients_in_e5m2) {
+    ht::cpu device{{.threads = 1}};
+    const auto x = logarithms(2654435761u), w = logarithms(2246822519u);
+    one_product<P> model{device};
+    model.layer.weight.assign(w);
+    ht::tape tape{device};
+    const auto input = tape.leaf(ht::const_view<float, 2>(x.data(), {16, 16}));
+    const auto y = model.layer(tape, input);
+    double magnitudes = 0;
+    for (std::size_t i = 0; i < 256; ++i) {
+        const double sum = sixteen_products(x, i / 16 * 16, 1, w, i % 16 * 16, 1, magnitudes);
+        exact_but_for_sums(static_cast<double>(y.view().data()[i]), sum, magnitudes);
+    }
+    // The gradient of the sum of y: of ones, which both types hold under any scale that is a power of two.
+    ht::accumulator acc{model, ht::unscaled};
+    tape.backward(ht::sum(tape, y), acc);
+    const std::vector<float> ones(256, 1.0f);
+    const auto* const gradient = tape.gradient(input).data();
+    for (std::size_t i = 0; i < 256; ++i) {
+        const double sum = sixteen_products(ones, 0, 1, w, i % 16, 16, magnitudes);
+        exact_but_for_sums(static_cast<double>(gradient[i]), sum, magnitudes);
     }
 }
 TEST_CASE("models learn whose operands are 8-bit logarithms, under scales") {

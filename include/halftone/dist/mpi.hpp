@@ -152,11 +152,14 @@ class mpi_process {
     [[noreturn]] void end_run(const std::string& line) {
         const std::lock_guard lock(ending_);
         const std::vector<int> gone = silent();
-        int before = 0;
-        for (int i = 0; i < rank; ++i) before += std::find(gone.begin(), gone.end(), i) == gone.end() ? 1 : 0;
-        if (before != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1500 + 700 * std::min(before, 10)));
+        const auto before = rank - std::count_if(gone.begin(), gone.end(), [this](int i) { return i < rank; });
+        if (before != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1500 + 700 * std::min<long>(before, 10)));
         if (another_ends_) std::this_thread::sleep_for(options.deadline);
-        ends_ = true;
+        {  // Not for long: the thread may hold the lock in an MPI call that hangs, and then tells at its next tick.
+            std::unique_lock told(mutex_, std::defer_lock);
+            for (int i = 0; i < 100 && !told.try_lock(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            ends_ = true;
+        }
         over_.notify_all();
         abort_ranks(line);
     }
@@ -181,13 +184,11 @@ class mpi_process {
         };
         const auto is_complete = [](MPI_Request& request) {
             int done = 0;
-            MPI_Test(&request, &done, MPI_STATUS_IGNORE);
-            return done != 0;
+            return MPI_Test(&request, &done, MPI_STATUS_IGNORE), done != 0;
         };
         each(listen);
         std::unique_lock lock(mutex_);
-        const auto tick =
-            std::clamp(options.deadline / 8, std::chrono::milliseconds(1), std::chrono::milliseconds(1000));
+        const auto tick = std::clamp(options.deadline / 8, std::chrono::milliseconds(1), std::chrono::milliseconds(1000));
         while (!is_over_) {
             each([&](std::size_t i) {
                 if (is_complete(told[i]))

@@ -144,6 +144,7 @@ inline safetensors_header parse_safetensors(const std::string& where, std::strin
             header.tensors.push_back(tensor_of(where, name, value));
             continue;
         }
+        if (value.is_null()) continue;  // as the safetensors package reads it: there is none
         if (!value.is_object()) fail<safetensors_error>(where, ": __metadata__ is not an object");
         for (const auto& [key, each] : value.items()) {
             if (!each.is_string()) fail<safetensors_error>(where, ": __metadata__: '", shown(key), "' is not a string");

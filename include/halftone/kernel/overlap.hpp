@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 
 #include <halftone/exec/workspace.hpp>
 #include <halftone/tensor/view.hpp>
@@ -21,24 +22,36 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// The elements of a view, without their type: `data`, their bytes, and the view's extents and strides, which it has to outlive.
+/// Its address tells types apart.
+template <class T>
+inline constexpr char type_tag = 0;
+
+/// The elements of a view, without their type: `data`, their bytes, and the view's extents and strides, which have to outlive it.
 /// `name` and `index` are those of the argument, as "input" and 1; -1 for a name without one.
 struct named_elements {
     const char* name;
     int index;
     const void* data;
     std::size_t bytes;
+    const char* type;
     int rank;
     const extent* extents;
     const extent* strides;
 };
 template <class T, int Rank>
 named_elements elements_of(const char* name, const view<T, Rank>& v, int index = -1) {
-    return {name, index, v.data(), sizeof(T), Rank, v.shape().extents, v.strides().extents};
+    return {name,
+            index,
+            v.data(),
+            sizeof(T),
+            &type_tag<std::remove_const_t<T>>,
+            Rank,
+            v.shape().extents,
+            v.strides().extents};
 }
 
-/// Throws shape_error if both have memory in common, as far as their first and last addresses tell: not where both have gaps, as
-/// columns of a matrix have, in which the elements of the other may be.
+/// Throws shape_error if both have memory in common. Of two views with gaps between their elements, as columns of a matrix have,
+/// this is not decided: those of one may be in the gaps of the other, and they pass.
 void expect_apart(const char* operation, const named_elements& read, const named_elements& written);
 
 /// The same, except if each element is read where it is written: `read` is broadcast to `written` as NumPy does. Extents that do
@@ -62,37 +75,72 @@ void expect_apart_or_same(Device& device, const char* operation, const char* rea
 
 #if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
-/// The addresses of a view's elements, from the first byte to the one behind the last; empty for a view without elements or data.
-/// It is dense if every byte in between is one of an element.
-struct address_span {
-    explicit address_span(const named_elements& v) {
-        extent before = 0, between = 0, count = 1;
+/// The memory of a view: the addresses from its first byte to the one behind its last, and the steps between its elements.
+class memory_span {
+  public:
+    explicit memory_span(const named_elements& v) {
+        if (v.data == nullptr || v.rank > most_steps) return;
+        std::uintptr_t before = 0, between = 0;
         for (int axis = 0; axis < v.rank; ++axis) {
             if (v.extents[axis] == 0) return;
-            const extent stride = v.strides[axis] < 0 ? -v.strides[axis] : v.strides[axis];
-            if (v.strides[axis] < 0) before += (v.extents[axis] - 1) * stride;
-            between += (v.extents[axis] - 1) * stride;
-            if (stride != 0) count *= v.extents[axis];
+            const bool backwards = v.strides[axis] < 0;
+            const std::uintptr_t distance =
+                static_cast<std::uintptr_t>(backwards ? -v.strides[axis] : v.strides[axis]) * v.bytes;
+            const std::uintptr_t whole = static_cast<std::uintptr_t>(v.extents[axis] - 1) * distance;
+            if (backwards) before += whole;
+            between += whole;
+            if (whole != 0) add({distance, v.extents[axis]});
         }
-        if (v.data == nullptr) return;
-        first = reinterpret_cast<std::uintptr_t>(v.data) - static_cast<std::uintptr_t>(before) * v.bytes;
-        end = first + static_cast<std::uintptr_t>(between + 1) * v.bytes;
-        is_dense = count == between + 1;
+        first_ = reinterpret_cast<std::uintptr_t>(v.data) - before;
+        end_ = first_ + between + v.bytes;
+        dense_ = v.bytes;
+        dense_steps_ = 0;
+        while (dense_steps_ < steps_ && step_[dense_steps_].distance <= dense_) dense_ += reach(dense_steps_++);
     }
 
-    bool contains(std::uintptr_t address) const { return first <= address && address < end; }
-    bool has_an_end_of(const address_span& other) const {
-        return is_dense && (contains(other.first) || contains(other.end - 1));
+    bool meets(const memory_span& other) const {
+        if (end_ <= other.first_ || other.end_ <= first_) return false;
+        if (is_dense()) return other.has_some_in(first_, end_, other.first_, other.steps_);
+        return other.is_dense() && has_some_in(other.first_, other.end_, first_, steps_);
     }
 
-    std::uintptr_t first = 0, end = 0;
-    bool is_dense = false;
+  private:
+    struct step {
+        std::uintptr_t distance;  // in bytes
+        extent count;
+    };
+    static constexpr int most_steps = 16;
+
+    /// Shortest first.
+    void add(const step& s) {
+        int i = steps_++;
+        for (; i > 0 && step_[i - 1].distance > s.distance; --i) step_[i] = step_[i - 1];
+        step_[i] = s;
+    }
+    std::uintptr_t reach(int i) const { return static_cast<std::uintptr_t>(step_[i].count - 1) * step_[i].distance; }
+    /// Whether every byte between the first and the last is one of an element.
+    bool is_dense() const { return dense_steps_ == steps_; }
+
+    /// Whether one of the elements at `at` and the first `steps` steps from there is in the memory from `begin` to `end`.
+    bool has_some_in(std::uintptr_t begin, std::uintptr_t end, std::uintptr_t at, int steps) const {
+        if (steps == dense_steps_) return at < end && begin < at + dense_;
+        std::uintptr_t length = dense_;
+        for (int i = dense_steps_; i + 1 < steps; ++i) length += reach(i);
+        const step& s = step_[steps - 1];
+        // Of parts that lie in the memory as a whole one is enough, so that few are asked.
+        const std::uintptr_t first = begin < at + length ? 0 : (begin - at - length) / s.distance + 1;
+        for (auto k = static_cast<extent>(first); k < s.count; ++k) {
+            const std::uintptr_t part = at + static_cast<std::uintptr_t>(k) * s.distance;
+            if (part >= end) return false;
+            if (has_some_in(begin, end, part, steps - 1)) return true;
+        }
+        return false;
+    }
+
+    std::uintptr_t first_ = 0, end_ = 0, dense_ = 0;
+    step step_[most_steps]{};
+    int steps_ = 0, dense_steps_ = 0;
 };
-
-inline bool share_memory(const address_span& a, const address_span& b) {
-    if (a.end <= b.first || b.end <= a.first) return false;
-    return (a.is_dense && b.is_dense) || a.has_an_end_of(b) || b.has_an_end_of(a);
-}
 
 inline std::string shape_text(const named_elements& v) {
     std::string text = "(";
@@ -104,7 +152,7 @@ inline std::string text_of(const named_elements& v) {
 }
 
 inline void expect_apart(const char* operation, const named_elements& read, const named_elements& written) {
-    if (share_memory(address_span(read), address_span(written))) {
+    if (memory_span(read).meets(memory_span(written))) {
         fail<shape_error>(operation, ": ", text_of(read), " is in the memory of ", text_of(written),
                           ", which is written to while it is read; copy it first");
     }
@@ -112,7 +160,7 @@ inline void expect_apart(const char* operation, const named_elements& read, cons
 
 inline void expect_apart_or_same(const char* operation, const named_elements& read, const named_elements& written) {
     if (read.rank > written.rank) return;
-    bool same = read.data == written.data && read.bytes == written.bytes;
+    bool same = read.data == written.data && read.type == written.type;
     for (int axis = 1; axis <= written.rank; ++axis) {
         const int of_read = read.rank - axis, of_written = written.rank - axis;
         if (of_read >= 0 && read.extents[of_read] != written.extents[of_written]) return;

@@ -35,8 +35,13 @@ struct code_table {
 template <has_code_table T>
 inline constexpr code_table<T> code_table_of{};
 
+/// For kernels that compute in float.
 template <own_number T>
 HALFTONE_INLINE float widened(const T& x) {
+    static_assert(
+        !wide_number<T>,
+        "halftone: this function computes in float, which does not hold all numbers of this type of your own: convert "
+        "them first, ht::convert(device, x, floats); only optimizers' steps and conversions read them as they are");
     if constexpr (has_code_table<T>) {
         return code_table_of<T>.values[bit_cast<std::uint8_t>(x)];
     } else {

@@ -122,15 +122,25 @@ HALFTONE_HD HALFTONE_INLINE constexpr T round_to(float x) {
 
 namespace detail {
 
-/// A double rounded once to T, in any deterministic mode where T is narrower than float: the float that is rounded to odd has all
-/// that the second rounding asks for (bits.hpp). To float, and to a wide_number, it is rounded to nearest even.
+/// A double rounded once to T, in any deterministic mode where T has at most 22 significant bits: the float that is rounded to odd
+/// has all that the second rounding asks for (bits.hpp). Other types take the nearest number: float and a wide_number from the
+/// double, an own type of 23 or 24 bits, or of unknown spacing, from the floats next to it.
 template <number T, rounding Mode = rounding::nearest_even>
 HALFTONE_HD HALFTONE_INLINE constexpr T round_double(double x) {
     static_assert(Mode != rounding::stochastic);
     if constexpr (std::same_as<T, float> || std::same_as<T, double> || wide_number<T>) {
         return static_cast<T>(x);
-    } else {
+    } else if constexpr (number_traits<T>::significand_bits <= 22) {
         return halftone::round_to<T, Mode>(bit_cast<float>(float_bits_odd(x)));
+    } else {
+        const std::uint32_t odd = float_bits_odd(x);
+        const float near = bit_cast<float>(odd);
+        if (!(x != static_cast<double>(near)) || (odd & 0x7fffffffu) >= 0x7f7fffffu) return T(near);
+        // The last bit was set because x is no float: x lies between this float and one of its neighbours.
+        const bool is_beyond = x < 0 ? x < static_cast<double>(near) : x > static_cast<double>(near);
+        const T a = T(near), b = T(bit_cast<float>(is_beyond ? odd + 1 : odd - 1));
+        const double to_a = x - static_cast<double>(a), to_b = x - static_cast<double>(b);
+        return (to_a < 0 ? -to_a : to_a) <= (to_b < 0 ? -to_b : to_b) ? a : b;
     }
 }
 

@@ -36,6 +36,12 @@ struct value_traits {
 
     /// Whether the range ends before float's.
     constexpr bool is_short() const { return max_exponent < number_traits<float>::max_exponent; }
+    /// Whether float has all of the numbers, so far as the least format that has them tells.
+    constexpr bool is_held_by_float() const {
+        using wide = number_traits<float>;
+        return significand_bits <= wide::significand_bits && max_exponent <= wide::max_exponent &&
+               min_exponent >= wide::min_exponent;
+    }
     /// Whether the error of rounding is the same for all magnitudes, so that no number has fewer bits than others.
     constexpr bool is_fixed_point() const { return unit_roundoff == 0; }
 };

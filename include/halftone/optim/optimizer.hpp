@@ -484,7 +484,7 @@ class optimizer {
             }
         }
         for (const store::group& g : parameters_->groups()) {
-            if (g.param_type->significand_bits > number_traits<float>::significand_bits) {
+            if (!g.param_type->is_held_by_float()) {
                 fail<argument_error>(name_, ": ema_decay with parameters of ", g.param_type->name,
                                      ": averages are floats, which do not hold them; use no average");
             }

@@ -13,6 +13,7 @@ namespace emulator_kernel_wide_parameters_tests {
 TEST_CASE("parameters that float does not hold on a GPU: steps and conversions are in double, and rounded once") {
     halftone::emulator::device device{{.seed = 5}};
     wide_checks::steps(device);
+    wide_checks::own_rule(device);
     wide_checks::conversions(device);
 }
 

@@ -15,6 +15,7 @@
 #include <halftone/tensor/host_tensor.hpp>
 
 #include "kernel/optimizer_step/step_checks.hpp"
+#include "optim/ademamix.hpp"
 #include "support/guarded.hpp"
 #include "support/own_numbers.hpp"
 #include "support/random.hpp"
@@ -90,6 +91,38 @@ void steps(Device& device) {
             });
         }
     }
+}
+
+/// AdEMAMix (optim/ademamix.hpp) over these parameters moves them as far as over floats, but for the last bits of floats.
+template <class Device>
+void own_rule(Device& device) {
+    constexpr ht::extent n = 67;
+    support::random data(3);
+    std::vector<float> floats = data.normals<float>(n);
+    guarded<fixed32> master(std::vector<fixed32>(floats.begin(), floats.end()), 1);
+    guarded<float> narrow(floats, 1);
+    const guarded<float> gradient(data.normals<float>(n), 3);
+    const std::vector<float> before = floats;
+    const auto step = [&]<class T>(guarded<T>& of) {
+        guarded<float> fast(std::vector<float>(n, 0.5f), 0), slow(std::vector<float>(n, -0.5f), 1),
+            second(std::vector<float>(n, 0.25f), 2);
+        step_checks::run(device, kernel::optimizer_step_arguments<own::ademamix_rule, T, ht::bfloat16, float, float>{
+                                     .master = of.view(),
+                                     .gradient = gradient.const_view(),
+                                     .moments = {fast.view(), slow.view(), second.view()},
+                                     .rule = own::ademamix_options{}.rule(),
+                                     .rates = {.weight_decay = 0.1},
+                                     .factors = &step_checks::factors,
+                                     .step = &step_checks::third});
+    };
+    step(master), step(narrow);
+    double moved = 0;
+    for (ht::extent i = 0; i < n; ++i) {
+        const double exact = static_cast<double>(master[i]), as_float = static_cast<double>(narrow[i]);
+        CHECK(std::abs(exact - as_float) <= 0x1p-22);
+        moved += std::abs(exact - static_cast<double>(before[static_cast<std::size_t>(i)]));
+    }
+    CHECK(moved > n * 0x1p-14);
 }
 
 /// Each element in double, rounded once.

@@ -87,6 +87,27 @@ TEST_CASE("products, reductions, look-ups, windows and attention are refused in 
     refused("batched_matmul: b (3, 2, 2) is in the memory of c (3, 2, 2)", [&] {
         ht::batched_matmul<P>(device, stack, others, ht::view<float, 3>(y.all.data() + 4, {3, 2, 2}));
     });
+    const auto added = [](auto sum, auto x) { return sum + x; };
+    refused("matmul: the bias (4) is in the memory of c (4, 4)",
+            [&] { ht::matmul<P>(device, square, square, next, ht::bias{y.row(4, 4)}); });
+    refused("matmul: an epilogue's operand (4, 4) is in the memory of c (4, 4)", [&] {
+        ht::matmul<P>(device, square, square, next, ht::then{added, ht::view<float, 2>(y.all.data() + 1, {4, 4})});
+    });
+    CHECK(refusal([&] { ht::matmul<P>(device, square, square, next, ht::then{added, next}); }).empty());
+    refused("matmul: b (4, 4) is in the memory of what the epilogue keeps (4, 4)", [&] {
+        ht::matmul<P>(device, square, ht::view<float, 2>(y.all.data() + 64, {4, 4}), next,
+                      ht::bias_gelu_keep{y.row(4, 128), ht::view<float, 2>(y.all.data() + 68, {4, 4})});
+    });
+    refused("rms_norm: gain (4) is in the memory of y (3, 4)",
+            [&] { ht::rms_norm<P>(device, x.rows(), x.row(4), x.rows()); });
+    refused("adamw_step: gradients (8) is in the memory of parameters (8)",
+            [&] { ht::adamw_step<P>(device, x.row(8), ht::view<float, 1>{}, x.row(8, 1), y.row(8), y.row(8, 8)); });
+    refused("adamw_step: first moment (8) is in the memory of second moment (8)",
+            [&] { ht::adamw_step<P>(device, x.row(8), ht::view<float, 1>{}, x.row(8, 16), y.row(8), y.row(8, 4)); });
+    refused("batch_norm: x (1, 2, 4, 4) is in the memory of y (1, 2, 4, 4)", [&] {
+        ht::batch_norm(device, x.images(), ht::view<float, 1>{}, ht::view<float, 1>{}, y.row(2), y.row(2, 2),
+                       x.images(1), y.row(2, 4), y.row(2, 6), {.training = true});
+    });
     refused("sum: x (3, 4) is in the memory of y (4)", [&] { ht::sum(device, x.rows(), ht::axes<0>, x.row(4)); });
     refused("amax: x (3, 4) is in the memory of y (3)", [&] { ht::amax(device, x.rows(), ht::axes<1>, x.row(3, 9)); });
     refused("column_sum: x (3, 4) is in the memory of out (4)", [&] { ht::column_sum(device, x.rows(), x.row(4)); });

@@ -336,14 +336,15 @@ auto linear(Context&& context, const variable<X, Rank>& x, const Weight& weight,
     return detail::free_linear<As>(context, x, weight, bias);
 }
 
-/// A parameter as a variable of type T, by default the master's; its gradient goes to the accumulator. Nothing is
-/// copied: the variable is a view of the store's master or copy.
+/// A parameter as a variable of type T, by default the master's, or the copy's if float does not hold the master; its gradient goes
+/// to the accumulator. Nothing is copied: the variable is a view of the store's master or copy.
 template <class T = by_category, recording_context Context, class Storage, int Rank>
 auto as_variable(Context&& context, const parameter<Storage, Rank>& p) {
     using param = typename Storage::param;
-    using asked = std::conditional_t<std::is_same_v<T, by_category>, param, T>;
+    using readable = std::conditional_t<wide_number<param>, typename Storage::compute, param>;
+    using asked = std::conditional_t<std::is_same_v<T, by_category>, readable, T>;
     using type = typename detail::hook_of<Context>::template parameter_type<asked, Storage>;
-    static_assert(std::is_same_v<type, param> || std::is_same_v<type, typename Storage::compute>,
+    static_assert(std::is_same_v<type, readable> || std::is_same_v<type, typename Storage::compute>,
                   "halftone: as_variable: the store keeps this parameter in the types of its roles `param` and "
                   "`compute`; take one of them, and ht::cast<T>(ctx, ht::as_variable(ctx, p)) for another");
     using record = detail::parameter_read_record<Storage, type, Rank>;

@@ -28,9 +28,14 @@ template <class Roles>
     requires requires { typename Roles::compute; }
 inline constexpr bool is_scaled_product<Roles> = eight_bit<typename Roles::compute>;
 
-/// The type in which products multiply operands exactly: for 8-bit operands bfloat16, which holds the library's, or float.
-template <class T>
-using exact_compute = std::conditional_t<eight_bit<T>, std::conditional_t<contains<bfloat16, T>, bfloat16, float>, T>;
+/// The type in which products multiply operands of A, and 8-bit ones of B, exactly: A, or for 8 bits bfloat16, which holds the
+/// library's types; float if that does not hold both.
+template <class A>
+using exact_compute_of = std::conditional_t<eight_bit<A>, bfloat16, A>;
+template <class A, class B = A>
+using exact_compute =
+    std::conditional_t<(eight_bit<A> && !contains<bfloat16, A>) || (eight_bit<B> && !contains<exact_compute_of<A>, B>),
+                       float, exact_compute_of<A>>;
 
 /// A matrix as a product reads it: 8-bit with a pointer to its inverse scale, or unscaled with nullptr.
 template <class T>
@@ -137,7 +142,7 @@ template <class Roles, class Tape, class Y, int Rank, class Weight, class C, cla
 void scaled_input_gradient(Tape& tape, const incoming_gradient<Roles, Y, Rank>& g, const Weight& weight,
                            const variable<tensor_scale, 0>& scale, const view<C, 2>& c, const End& end) {
     const auto w = quantize_again<Roles>(tape, weight, scale);
-    scaled_product<exact_compute<typename Roles::input_grad>>(
+    scaled_product<exact_compute<typename Roles::input_grad, typename Roles::compute>>(
         tape.device(), g.template as<typename Roles::input_grad>(), w.rows(), c, end);
 }
 /// The gradient of a weight, from the x that the forward pass read.
@@ -145,7 +150,7 @@ template <class Roles, class Tape, class Y, int Rank, class Q, class Weight>
 void scaled_weight_gradient(Tape& tape, const incoming_gradient<Roles, Y, Rank>& g, const quantized<Q, Rank>& x,
                             const Weight& weight) {
     if (const auto to = tape.gradient_target(weight)) {
-        scaled_product<exact_compute<typename Roles::weight_grad>>(
+        scaled_product<exact_compute<typename Roles::weight_grad, Q>>(
             tape.device(), transpose(g.template as<typename Roles::weight_grad>()), x.rows(),
             view(to.data, weight.shape()), to.mode, to.squares);
     }

@@ -371,12 +371,17 @@ attention_choice choose_attention(const Device&, const kernel::attention_forward
 
 namespace detail {
 
-/// Throws shape_error if the result is in the memory of what it is computed from.
+/// Throws shape_error if a result is in the memory of what it is computed from.
 template <class Device, class Q, class K, class V, class O>
-void expect_results_apart(Device& device, const Q& q, const K& k, const V& v, const O& o) {
+void expect_results_apart(Device& device, const Q& q, const K& k, const V& v, const O& o,
+                          const view<float, 4>& logsumexp) {
     expect_apart(device, "attention", "q", q, "o", o);
     expect_apart(device, "attention", "k", k, "o", o);
     expect_apart(device, "attention", "v", v, "o", o);
+    expect_apart(device, "attention", "q", q, "logsumexp", logsumexp);
+    expect_apart(device, "attention", "k", k, "logsumexp", logsumexp);
+    expect_apart(device, "attention", "v", v, "logsumexp", logsumexp);
+    expect_apart(device, "attention", "o", o, "logsumexp", logsumexp);
 }
 
 /// The same for gradients, from each other and from what they are computed from.
@@ -404,7 +409,7 @@ void attention(Device& device, const Q& q, const K& k, const V& v, const O& o, c
     using roles = resolve<P>;
     static_assert(check_policy<roles>());
     using T = typename decltype(as_view(q))::value_type;
-    detail::expect_results_apart(device, q, k, v, o);
+    detail::expect_results_apart(device, q, k, v, o, logsumexp);
     detail::run_attention<unscaled_compute<roles>>(
         device,
         kernel::attention_forward<T>{as_view(q), as_view(k), as_view(v), as_view(o), logsumexp, options, sequences});

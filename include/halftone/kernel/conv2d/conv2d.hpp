@@ -78,6 +78,7 @@ void conv2d(Device& device, const X& x, const W& weight, const B& bias, const Y&
     const auto p = checked_conv2d("conv2d", in, w, "y", out, options);
     expect_apart(device, "conv2d", "x", x, "y", y);
     expect_apart(device, "conv2d", "weight", weight, "y", y);
+    expect_apart(device, "conv2d", "bias", bias, "y", y);
     if (beta.data() == nullptr) return conv2d_forward<compute>(device, p, in, w, no_bias{}, out);
     kernel::expect("conv2d", "bias", beta, {p.outputs});
     conv2d_forward<compute>(device, p, in, w, beta, out);

@@ -32,6 +32,9 @@
 /// If `compute`, an operand or the result is a double, sums and epilogue are in double (matmul/fp64.hpp).
 #pragma once
 
+#include <type_traits>
+#include <utility>
+
 #include <halftone/kernel/matmul/epilogue.hpp>
 #include <halftone/kernel/overlap.hpp>
 #include <halftone/kernel/write_mode.hpp>
@@ -72,6 +75,41 @@ void check_matmul_shapes(const untyped_matrix& a, const untyped_matrix& b, const
 template <class A, class B, class C>
 void check_matmul(const view<A, 2>& a, const view<B, 2>& b, const view<C, 2>& c) {
     check_matmul_shapes(untyped(a), untyped(b), untyped(c));
+}
+
+/// An epilogue's operand is in the memory of a result only if it is that result.
+template <class T>
+void expect_operand_apart(const column_operand<T>& o, const named_elements& result) {
+    const view<const T, 1> v(o.data, {result.extents[1]});
+    expect_apart("matmul", elements_of("the bias", v), result);
+}
+template <class T>
+void expect_operand_apart(const row_operand<T>& o, const named_elements& result) {
+    const view<const T, 1> v(o.data, {result.extents[0]});
+    expect_apart("matmul", elements_of("the bias", v), result);
+}
+template <class T>
+void expect_operand_apart(const matrix_operand<T>& o, const named_elements& result) {
+    const view<const T, 2> v(o.data, {result.extents[0], result.extents[1]}, {o.stride, 1});
+    expect_apart_or_same("matmul", elements_of("an epilogue's operand", v), result);
+}
+
+/// Throws shape_error if a product reads what it writes: c, or what its epilogue keeps besides.
+template <class A, class B, class C, class Operands, class Results>
+void expect_product_apart(const view<A, 2>& a, const view<B, 2>& b, const view<C, 2>& c,
+                          const matmul_epilogue<Operands, Results>& e) {
+    const auto expect_result = [&]<class R>(const R& of, const char* name) {
+        const view<std::remove_pointer_t<decltype(of.data)>, 2> v(of.data, c.shape(), {of.stride, 1});
+        const named_elements result = elements_of(name, v);
+        expect_apart("matmul", elements_of("a", a), result);
+        expect_apart("matmul", elements_of("b", b), result);
+        [&]<std::size_t... K>(std::index_sequence<K...>) {
+            (expect_operand_apart(e.operands.template at<K>(), result), ...);
+        }
+        (std::make_index_sequence<Operands::count>{});
+    };
+    if constexpr (Results::count == 2) expect_result(e.results.first, "what the epilogue keeps");
+    expect_result(e.results.template at<Results::count - 1>(), "c");
 }
 
 /// A product with any kernel's epilogue. Devices that can sum the `squares` of a float result as they store it do so;
@@ -190,10 +228,9 @@ void matmul(Device& device, const A& a, const B& b, const C& c, const Epilogue& 
     using roles = resolve<P>;
     static_assert(check_policy<roles>());
     detail::check_matmul(as_view(a), as_view(b), as_view(c));
-    detail::expect_apart(device, "matmul", "a", a, "c", c);
-    detail::expect_apart(device, "matmul", "b", b, "c", c);
-    kernel::matmul<Device>::template run<unscaled_compute<roles>>(device, as_view(a), as_view(b),
-                                                                  epilogue_of(epilogue, as_view(c)));
+    const auto ending = epilogue_of(epilogue, as_view(c));
+    if (!device.scratch().is_measuring()) detail::expect_product_apart(as_view(a), as_view(b), as_view(c), ending);
+    kernel::matmul<Device>::template run<unscaled_compute<roles>>(device, as_view(a), as_view(b), ending);
 }
 
 /// Fails with a message, where compilers would only list candidates.

@@ -108,6 +108,8 @@ void layer_norm(Device& device, const X& x, const Gain& gain, const Bias& bias, 
     static_assert(detail::check_function<P, detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Y>>());
     static_assert(detail::check_ranks<2, X, Y>() && detail::check_ranks<1, Gain, Bias, Mean, Rstd>());
     detail::expect_apart_or_same(device, "layer_norm", "x", x, "y", y);
+    detail::expect_apart(device, "layer_norm", "gain", gain, "y", y);
+    detail::expect_apart(device, "layer_norm", "bias", bias, "y", y);
     kernel::layer_norm<Device>::forward(device,
                                         arguments{.x = as_view(x),
                                                   .gain = as_view(gain),
@@ -150,6 +152,7 @@ void layer_norm_gradients(Device& device, const X& x, const Gain& gain, const Dy
     static_assert(detail::check_ranks<2, X, Dy, Dx>() && detail::check_ranks<1, Gain, Mean, Rstd, Dgain, Dbias>());
     detail::expect_apart_or_same(device, "layer_norm backward", "x", x, "dx", dx);
     detail::expect_apart_or_same(device, "layer_norm backward", "dy", dy, "dx", dx);
+    detail::expect_apart(device, "layer_norm backward", "gain", gain, "dx", dx);
     kernel::layer_norm<Device>::backward(device, arguments{.x = as_view(x),
                                                            .gain = as_view(gain),
                                                            .dy = as_view(dy),

@@ -94,6 +94,7 @@ void rms_norm(Device& device, const X& x, const Gain& gain, const Y& y, const Rs
     static_assert(detail::check_function<P, detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Y>>());
     static_assert(detail::check_ranks<2, X, Y>() && detail::check_ranks<1, Gain, Rstd>());
     detail::expect_apart_or_same(device, "rms_norm", "x", x, "y", y);
+    detail::expect_apart(device, "rms_norm", "gain", gain, "y", y);
     kernel::rms_norm<Device>::forward(device, arguments{.x = as_view(x),
                                                         .gain = as_view(gain),
                                                         .y = as_view(y),
@@ -129,6 +130,7 @@ void rms_norm_gradients(Device& device, const X& x, const Gain& gain, const Dy& 
     static_assert(detail::check_ranks<2, X, Dy, Dx>() && detail::check_ranks<1, Gain, Rstd, Dgain>());
     detail::expect_apart_or_same(device, "rms_norm backward", "x", x, "dx", dx);
     detail::expect_apart_or_same(device, "rms_norm backward", "dy", dy, "dx", dx);
+    detail::expect_apart(device, "rms_norm backward", "gain", gain, "dx", dx);
     kernel::rms_norm<Device>::backward(device, arguments{.x = as_view(x),
                                                          .gain = as_view(gain),
                                                          .dy = as_view(dy),

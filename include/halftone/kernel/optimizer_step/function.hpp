@@ -12,10 +12,13 @@
 /// not finite, and keep the learning rate on the device.
 #pragma once
 
+#include <tuple>
+
 #include <halftone/exec/workspace.hpp>
 #include <halftone/kernel/function.hpp>
 #include <halftone/kernel/optimizer_step/optimizer_step.hpp>
 #include <halftone/kernel/optimizer_step/rule/all.hpp>
+#include <halftone/kernel/overlap.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -79,6 +82,24 @@ view<T, 1> flat_or_none(const V& v) {
     return flatten(all);
 }
 
+/// Throws shape_error if what a step writes shares memory, or is in that of the gradients.
+template <class Gradients, class... Written>
+void expect_step_apart(const char* name, const Gradients& gradients, const Written&... written) {
+    const char* const names[] = {"parameters", "copy", "first moment", "second moment"};
+    const auto flat_gradients = flatten(as_view(gradients));
+    const auto views = std::make_tuple(flat_or_none<element_in<Written>>(written)...);
+    std::apply(
+        [&](const auto&... v) {
+            int index = 0;
+            const named_elements all[] = {elements_of(names[index++], v)...};
+            for (int i = 0; i < index; ++i) {
+                expect_apart_or_same(name, elements_of("gradients", flat_gradients), all[i]);
+                for (int before = 0; before < i; ++before) expect_apart(name, all[before], all[i]);
+            }
+        },
+        views);
+}
+
 /// One step with a rule; its moments are views.
 template <class P, class Rule, class Options, class Device, class Parameters, class Copy, class Gradients, class First,
           class... More>
@@ -92,6 +113,10 @@ void step_by_rule(Device& device, const char* name, const Rule& rule, const Opti
     using gradient = element_in<Gradients>;
     using state = element_in<First>;
     if (options.step < 1) fail<argument_error>(name, ": the step is ", options.step, "; expected 1 or more");
+    static_assert(!wide_number<param> || roles::param_rounding == rounding::nearest_even,
+                  "halftone: parameters in a type that float does not hold are rounded to nearest: take a policy whose "
+                  "param_rounding is ht::rounding::nearest_even");
+    if (!device.scratch().is_measuring()) expect_step_apart(name, gradients, parameters, copy, first, more...);
     const workspace::lease lease(device.scratch(), sizeof(step_memory));
     auto* const memory = lease.template as<step_memory>();
     device.run(write_step{memory, {{.steps = options.step, .lr = options.lr}, {}}});

@@ -8,7 +8,8 @@
 ///         device, {.master = w, .copy = w16, .gradient = g, .moments = {m, v}, .rule = {.beta2 = 0.95},
 ///                  .rates = {.weight_decay = 0.1}, .factors = &record.factors, .step = &steps});
 ///
-/// Numeric contract: arithmetic is in float; values that all parameters share (rates, bias corrections, 1 - lr * decay)
+/// Numeric contract: arithmetic is in float, in double for parameters of a type that float does not hold (rule/in_double.hpp);
+/// values that all parameters share (rates, bias corrections, 1 - lr * decay)
 /// are computed in double and rounded to float once. The parameter is rounded once to its type, the copy once from the
 /// stored parameter. A moment narrower than float is rounded stochastically: rounded to nearest in 8 bits, 0.999 v
 /// would stay v forever. Elements are independent of each other. If `average` has data, the same pass updates it as the

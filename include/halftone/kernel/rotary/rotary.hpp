@@ -176,6 +176,7 @@ void rotary(Device& device, const X& x, const Table& table, const Y& y, const ro
     using T = detail::element_in<Y>;
     static_assert(std::is_same_v<detail::element_in<X>, T>, "halftone: rotary: x and y have one element type");
     detail::expect_apart_or_same(device, "rotary", "x", x, "y", y);
+    detail::expect_apart(device, "rotary", "table", table, "y", y);
     kernel::rotary<Device>::run(
         device, kernel::rotary_arguments<T>{as_view(x), as_view(y), as_view(table), positions, options});
 }

@@ -95,8 +95,8 @@ void check_strided_copy(const view<From, Rank>& from, const view<T, Rank>& to) {
 }  // namespace kernel
 
 /// y = x, a copy: x is a view with any strides, as ht::permute, ht::slice, ht::expand and ht::flip return. y has the
-/// same shape and type; it need not be contiguous, but no two of its elements may share an address, and it must not
-/// overlap x. Throws shape_error. Source: torch.Tensor.contiguous.
+/// same shape and type; it need not be contiguous, but no two of its elements may share an address, and it does not
+/// overlap x unless it is the same view. Throws shape_error. Source: torch.Tensor.contiguous.
 template <class Device, class X, class Y>
     requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
 void contiguous(Device& device, const X& x, const Y& y) {

@@ -64,7 +64,7 @@ struct scaled_reading {
     using compute = typename Roles::compute;
     using hidden = typename Roles::output;
     template <class Read>
-    using multiplied = exact_compute<Read>;
+    using multiplied = exact_compute<Read, compute>;
 
     template <class Read>
     static shadow_operand scaled(const std::vector<float>& values, extent columns) {

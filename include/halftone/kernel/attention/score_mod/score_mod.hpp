@@ -364,7 +364,7 @@ void attention(Device& device, const Q& q, const K& k, const V& v, const O& o, c
     using roles = resolve<P>;
     static_assert(check_policy<roles>());
     using T = typename decltype(as_view(q))::value_type;
-    detail::expect_results_apart(device, q, k, v, o);
+    detail::expect_results_apart(device, q, k, v, o, logsumexp);
     detail::run_attention<unscaled_compute<roles>>(
         device, kernel::attention_forward<T>{as_view(q), as_view(k), as_view(v), as_view(o), logsumexp, options},
         detail::attention_mod_of(options, as_view(q).extent_of(1), as_view(k).extent_of(1), function, more...));

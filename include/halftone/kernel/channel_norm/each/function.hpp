@@ -13,6 +13,7 @@
 #pragma once
 
 #include <halftone/kernel/channel_norm/each/whole.hpp>
+#include <halftone/kernel/overlap.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -77,6 +78,8 @@ void normalise_views(Device& device, const char* operation, const kernel::channe
                      const S* rstd, bool are_given) {
     kernel::expect_optional(operation, "gain", gain, {sets.channels});
     kernel::expect_optional(operation, "bias", bias, {sets.channels});
+    expect_apart_or_same(device, operation, "x", x, "y", y);
+    expect_apart(device, operation, "gain", gain, "y", y), expect_apart(device, operation, "bias", bias, "y", y);
     kernel::channel_each::normalise(
         device, kernel::channel_norm_forward<X, W, Y>{sets, x.data(), mean, rstd, gain.data(), bias.data(), y.data(),
                                                       are_given});
@@ -93,6 +96,9 @@ void norm_gradient_views(Device& device, const char* operation, const kernel::ch
     kernel::expect(operation, "rstd", rstd, {sets.sets()});
     kernel::expect_optional(operation, "dgain", dgain, {sets.channels});
     kernel::expect_optional(operation, "dbias", dbias, {sets.channels});
+    expect_apart_or_same(device, operation, "x", x, "dx", dx),
+        expect_apart_or_same(device, operation, "dy", dy, "dx", dx);
+    expect_apart(device, operation, "gain", gain, "dx", dx);
     kernel::channel_each::gradients(device, kernel::channel_norm_backward<X, W, Y, G>{.sets = sets,
                                                                                       .x = x.data(),
                                                                                       .mean = mean.data(),

@@ -51,6 +51,10 @@ void adafactor_step(Device& device, const Parameters& parameters, const Copy& co
     auto* const memory = lease.template as<records>();
     device.run(detail::write_step{&memory->step, {{.steps = options.step, .lr = options.lr}, {}}});
     using param = detail::element_in<Parameters>;
+    static_assert(
+        !wide_number<param>,
+        "halftone: adafactor_step steps over floats, which do not hold these parameters: take ht::adamw_step, "
+        "ht::lion_step or ht::sgd_step, whose steps over them are in double");
     using copied = detail::element_in<Copy>;
     using gradient = detail::element_in<Gradients>;
     shape<2> s{1, all.extent_of(viewed::rank - 1)};

@@ -5,6 +5,8 @@
 /// parameter. Gradients and moments are floats, as for other parameters.
 #pragma once
 
+#include <type_traits>
+
 #include <halftone/kernel/common/update/records.hpp>
 #include <halftone/number/traits.hpp>
 
@@ -36,6 +38,9 @@ struct step_scalars_type<Rule, Real> {
 };
 template <class Rule, class Real>
 using step_scalars_of = typename step_scalars_type<Rule, Real>::type;
+/// Those of a body whose numbers are V: in double for doubles, in float for floats and vectors of them.
+template <class Rule, class V>
+using step_scalars_for = step_scalars_of<Rule, std::conditional_t<std::is_same_v<V, double>, double, float>>;
 
 template <class Real, class Rule>
 HALFTONE_HD step_scalars_of<Rule, Real> scalars_in_real(const Rule& rule, const group_rates& rates,
