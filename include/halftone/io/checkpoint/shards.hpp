@@ -40,7 +40,7 @@ inline std::string shard_file_name(const std::string& part, int rank, int ranks)
 /// The name of a tensor's elements [first, last).
 inline std::string range_name(const std::string& name, const std::vector<extent>& shape, std::size_t first, std::size_t last) {
     std::string text = name + '[' + std::to_string(first) + ':' + std::to_string(last) + " of ";
-    for (std::size_t i = 0; i < shape.size(); ++i) text += (i == 0 ? "" : ",") + std::to_string(shape[i]);
+    for (std::size_t i = 0; i < shape.size(); ++i) text += sentence(i == 0 ? "" : ",", shape[i]);
     return text + ']';
 }
 
