@@ -98,6 +98,11 @@ TEST_CASE("products, reductions, look-ups, windows and attention are refused in 
         ht::matmul<P>(device, square, ht::view<float, 2>(y.all.data() + 64, {4, 4}), next,
                       ht::bias_gelu_keep{y.row(4, 128), ht::view<float, 2>(y.all.data() + 68, {4, 4})});
     });
+    const std::vector<std::int32_t> classes(3, 1);
+    refused("cross_entropy: logits (3, 4) is in the memory of sum (3)", [&] {
+        ht::cross_entropy<P>(device, x.rows(), ht::const_view<std::int32_t, 1>(classes.data(), {3}), y.row(3), y.row(3, 4),
+                             x.row(3, 9), ht::view<float, 1>{}, ht::view<float, 1>{});
+    });
     refused("rms_norm: gain (4) is in the memory of y (3, 4)",
             [&] { ht::rms_norm<P>(device, x.rows(), x.row(4), x.rows()); });
     refused("adamw_step: gradients (8) is in the memory of parameters (8)",

@@ -108,6 +108,9 @@ void cross_entropy(Device& device, const X& logits, const const_view<std::int32_
                    std::int32_t ignore_index = -100) {
     static_assert(detail::check_function<P, detail::element_in<X>>());
     static_assert(detail::check_ranks<2, X>() && detail::check_ranks<1, Losses, Maximum, Sum, Loss, Count>());
+    detail::expect_apart(device, "cross_entropy", "logits", logits, "losses", losses);
+    detail::expect_apart(device, "cross_entropy", "logits", logits, "maximum", maximum);
+    detail::expect_apart(device, "cross_entropy", "logits", logits, "sum", sum);
     kernel::cross_entropy<Device>::forward(
         device, kernel::cross_entropy_forward<detail::element_in<X>>{.logits = as_view(logits),
                                                                      .targets = targets,

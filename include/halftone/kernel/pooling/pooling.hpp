@@ -109,6 +109,7 @@ void max_pool2d(Device& device, const X& x, const max_pool_options& options, con
     const kernel::pool_layout l = detail::checked_pooling("max_pool2d", from, to, "y", "x", options);
     kernel::expect_optional("max_pool2d", "index", chosen, to.shape());
     detail::expect_apart(device, "max_pool2d", "x", from, "y", to);
+    detail::expect_apart(device, "max_pool2d", "x", from, "index", chosen);
     kernel::pooling<Device>::largest(device, kernel::pool_forward<detail::element_in<X>, detail::element_in<Y>>{
                                                  l, from.data(), to.data(), chosen.data()});
 }
