@@ -122,6 +122,15 @@ void inputs_in_outputs(Device& device, T* y) {
     CHECK(refusal([&] { ht::map(device, twice, one(y, {3}, {2}), one(y + 5, {3})); }).empty());
     CHECK_FALSE(refusal([&] { ht::map(device, twice, one(y, {3}, {2}), one(y + 4, {3})); }).empty());
     CHECK_FALSE(refusal([&] { ht::map(device, twice, two(y, {3, 2}, {1, 1}), two(y + 3, {3, 2})); }).empty());
+    // Of rows with gaps a column, a row further, transposed, backwards; beside each other, and between each other's rows.
+    for (const two& moved : {two(y + 1, {3, 4}, {8, 1}), two(y + 8, {3, 4}, {8, 1}), two(y + 3, {3, 4}, {8, -1}),
+                             two(y + 16, {3, 4}, {-8, 1}), two(y - 1 + 8, {2, 4}, {8, 1})})
+        CHECK_FALSE(refusal([&] { ht::map(device, twice, moved, two(y, moved.shape(), {8, 1})); }).empty());
+    CHECK_FALSE(refusal([&] { ht::map(device, twice, two(y, {4, 4}, {1, 8}), two(y, {4, 4}, {8, 1})); }).empty());
+    CHECK(refusal([&] { ht::map(device, twice, two(y + 4, {3, 4}, {8, 1}), apart); }).empty());
+    CHECK(refusal([&] { ht::map(device, twice, two(y + 28, {3, 4}, {8, 1}), apart); }).empty());
+    CHECK(refusal([&] { ht::map(device, twice, two(y + 4, {3, 2}, {16, 1}), two(y, {3, 2}, {8, 1})); }).empty());
+    CHECK_FALSE(refusal([&] { ht::map(device, twice, two(y + 8, {2, 2}, {16, 1}), two(y, {2, 2}, {8, 1})); }).empty());
     // In place; a single row of its own; what is beside it; columns of one matrix.
     CHECK(refusal([&] { ht::map(device, twice, m, m); }).empty());
     CHECK(refusal([&] { ht::map(device, difference, m, m, m); }).empty());

@@ -50,8 +50,8 @@ named_elements elements_of(const char* name, const view<T, Rank>& v, int index =
             v.strides().extents};
 }
 
-/// Throws shape_error if both have memory in common. Of two views with gaps between their elements, as columns of a matrix have,
-/// this is not decided: those of one may be in the gaps of the other, and they pass.
+/// Throws shape_error if both have memory in common; columns of a matrix have none with other ones. Two views with gaps between
+/// their elements at unlike distances pass if that takes more than 4,096 comparisons.
 void expect_apart(const char* operation, const named_elements& read, const named_elements& written);
 
 /// The same, except if each element is read where it is written: `read` is broadcast to `written` as NumPy does. Extents that do
@@ -80,28 +80,28 @@ class memory_span {
   public:
     explicit memory_span(const named_elements& v) {
         if (v.data == nullptr || v.rank > most_steps) return;
-        std::uintptr_t before = 0, between = 0;
         for (int axis = 0; axis < v.rank; ++axis) {
             if (v.extents[axis] == 0) return;
+        }
+        std::uintptr_t before = 0;
+        steps_ = 0;
+        for (int axis = 0; axis < v.rank; ++axis) {
             const bool backwards = v.strides[axis] < 0;
             const std::uintptr_t distance =
                 static_cast<std::uintptr_t>(backwards ? -v.strides[axis] : v.strides[axis]) * v.bytes;
             const std::uintptr_t whole = static_cast<std::uintptr_t>(v.extents[axis] - 1) * distance;
             if (backwards) before += whole;
-            between += whole;
             if (whole != 0) add({distance, v.extents[axis]});
         }
         first_ = reinterpret_cast<std::uintptr_t>(v.data) - before;
-        end_ = first_ + between + v.bytes;
         dense_ = v.bytes;
-        dense_steps_ = 0;
         while (dense_steps_ < steps_ && step_[dense_steps_].distance <= dense_) dense_ += reach(dense_steps_++);
     }
 
     bool meets(const memory_span& other) const {
-        if (end_ <= other.first_ || other.end_ <= first_) return false;
-        if (is_dense()) return other.has_some_in(first_, end_, other.first_, other.steps_);
-        return other.is_dense() && has_some_in(other.first_, other.end_, first_, steps_);
+        int tries = 4096;
+        return steps_ >= 0 && other.steps_ >= 0 &&
+               parts_meet(*this, first_, steps_, other, other.first_, other.steps_, tries);
     }
 
   private:
@@ -118,17 +118,49 @@ class memory_span {
         step_[i] = s;
     }
     std::uintptr_t reach(int i) const { return static_cast<std::uintptr_t>(step_[i].count - 1) * step_[i].distance; }
-    /// Whether every byte between the first and the last is one of an element.
-    bool is_dense() const { return dense_steps_ == steps_; }
+    /// Of the part that the first `steps` steps make.
+    std::uintptr_t length(int steps) const {
+        std::uintptr_t all = dense_;
+        for (int i = dense_steps_; i < steps; ++i) all += reach(i);
+        return all;
+    }
+
+    /// Whether the part of a at at_a and that of b at at_b have memory in common. False, too, if that takes too many tries.
+    static bool parts_meet(const memory_span& a, std::uintptr_t at_a, int steps_a, const memory_span& b,
+                           std::uintptr_t at_b, int steps_b, int& tries) {
+        if (at_a + a.length(steps_a) <= at_b || at_b + b.length(steps_b) <= at_a) return false;
+        if (steps_a == a.dense_steps_) return b.has_some_in(at_a, at_a + a.dense_, at_b, steps_b);
+        if (steps_b == b.dense_steps_) return a.has_some_in(at_b, at_b + b.dense_, at_a, steps_a);
+        const step &rows = a.step_[steps_a - 1], &others = b.step_[steps_b - 1];
+        if (rows.distance < others.distance) return parts_meet(b, at_b, steps_b, a, at_a, steps_a, tries);
+        const std::uintptr_t row = a.length(steps_a - 1), other = b.length(steps_b - 1);
+        if (rows.distance == others.distance && row <= rows.distance && other <= rows.distance) {
+            // As of columns of one matrix: what two rows have in common depends on how many rows lie between them.
+            const auto apart = static_cast<std::intptr_t>(at_b - at_a) / static_cast<std::intptr_t>(rows.distance);
+            for (auto between = static_cast<extent>(apart) - 1; between <= static_cast<extent>(apart) + 1; ++between) {
+                if (between >= rows.count || -between >= others.count) continue;
+                if (parts_meet(a, at_a + static_cast<std::uintptr_t>(between) * rows.distance, steps_a - 1, b, at_b,
+                               steps_b - 1, tries))
+                    return true;
+            }
+            return false;
+        }
+        const std::uintptr_t first = at_b < at_a + row ? 0 : (at_b - at_a - row) / rows.distance + 1;
+        for (auto k = static_cast<extent>(first); k < rows.count && --tries >= 0; ++k) {
+            const std::uintptr_t part = at_a + static_cast<std::uintptr_t>(k) * rows.distance;
+            if (part >= at_b + b.length(steps_b)) return false;
+            if (parts_meet(a, part, steps_a - 1, b, at_b, steps_b, tries)) return true;
+        }
+        return false;
+    }
 
     /// Whether one of the elements at `at` and the first `steps` steps from there is in the memory from `begin` to `end`.
     bool has_some_in(std::uintptr_t begin, std::uintptr_t end, std::uintptr_t at, int steps) const {
         if (steps == dense_steps_) return at < end && begin < at + dense_;
-        std::uintptr_t length = dense_;
-        for (int i = dense_steps_; i + 1 < steps; ++i) length += reach(i);
+        const std::uintptr_t part_length = length(steps - 1);
         const step& s = step_[steps - 1];
         // Of parts that lie in the memory as a whole one is enough, so that few are asked.
-        const std::uintptr_t first = begin < at + length ? 0 : (begin - at - length) / s.distance + 1;
+        const std::uintptr_t first = begin < at + part_length ? 0 : (begin - at - part_length) / s.distance + 1;
         for (auto k = static_cast<extent>(first); k < s.count; ++k) {
             const std::uintptr_t part = at + static_cast<std::uintptr_t>(k) * s.distance;
             if (part >= end) return false;
@@ -137,9 +169,9 @@ class memory_span {
         return false;
     }
 
-    std::uintptr_t first_ = 0, end_ = 0, dense_ = 0;
+    std::uintptr_t first_ = 0, dense_ = 0;
     step step_[most_steps]{};
-    int steps_ = 0, dense_steps_ = 0;
+    int steps_ = -1, dense_steps_ = 0;  // -1: no elements, or more axes than steps
 };
 
 inline std::string shape_text(const named_elements& v) {

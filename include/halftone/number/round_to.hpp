@@ -127,7 +127,9 @@ namespace detail {
 /// double, an own type of 23 or 24 bits, or of unknown spacing, from the floats next to it.
 template <number T, rounding Mode = rounding::nearest_even>
 HALFTONE_HD HALFTONE_INLINE constexpr T round_double(double x) {
-    static_assert(Mode != rounding::stochastic);
+    static_assert(Mode != rounding::stochastic,
+                  "halftone: copies of parameters in a type that float does not hold are rounded to nearest, and not "
+                  "stochastically (copy_rounding of the policy)");
     if constexpr (std::same_as<T, float> || std::same_as<T, double> || wide_number<T>) {
         return static_cast<T>(x);
     } else if constexpr (number_traits<T>::significand_bits <= 22) {

@@ -145,6 +145,9 @@ consteval bool check_number() {
                   "halftone: this type has no traits and is thus no number type: take float, double or one of the "
                   "library's, or, for a type of your own, specialise ht::number_traits and inherit from ht::ieee_format, as "
                   "number/traits.hpp shows");
+    static_assert(
+        number_traits<T>::name != nullptr && *number_traits<T>::name != 0,
+        "halftone: a number type has a name in its traits, by which files know it: static constexpr const char* name");
     return true;
 }
 
@@ -178,6 +181,11 @@ consteval bool check_storable() {
             std::is_convertible_v<T, double> && std::is_constructible_v<T, double> && !std::is_convertible_v<double, T>,
             "halftone: a number type of your own that float does not hold converts to double implicitly, and has "
             "an explicit constructor from double: operator double() const, and explicit my_number(double)");
+        static_assert(
+            requires(const T& x) { x.operator double(); },
+            "halftone: a number type of your own that float does not hold has operator double() const, and no "
+            "conversion to "
+            "float, which would round it");
         static_assert(
             number_traits<T>::significand_bits <= number_traits<double>::significand_bits &&
                 number_traits<T>::max_exponent <= number_traits<double>::max_exponent &&

@@ -98,6 +98,10 @@ concept visible_overflow =
                           detail::shows_overflow<typename detail::stated_input_grad<P>::type> &&
                           detail::shows_overflow<typename detail::stated_weight_grad<P>::type>);
 
+/// Sums of gradients, and gradients that go from rank to rank, keep infinities and NaNs, which tell that a step has to be skipped.
+template <class P>
+concept visible_sums = detail::shows_overflow<typename P::accumulate> && detail::shows_overflow<typename P::reduce>;
+
 /// Gradients are read in eight bits only where activations and weights are.
 template <class P>
 concept scaled_gradients = !eight_bit<typename P::grad> || eight_bit<typename P::compute>;
@@ -171,10 +175,17 @@ struct policy_check {
                   "halftone: this policy keeps numbers in a type that only products read, such as ht::tfloat32; only "
                   "the roles `compute` and `grad` can have it: take ht::with_output<P, float>, and float likewise for "
                   "`param`, `accum`, `accumulate`, `reduce` and `state`");
-    static_assert(visible_overflow<R>,
-                  "halftone: gradients pass through a type without infinity and NaN (role `grad`, `output` or `stream`), "
-                  "whose range is so short that they have to be scaled: an overflow would go unseen there, and the scale "
-                  "would never be lowered; such a type can be `compute`, `param`, `accumulate` or `reduce`");
+    static_assert(
+        visible_overflow<R>,
+        "halftone: gradients pass through a type without infinity and NaN (role `grad`, `output` or `stream`), "
+        "whose range is so short that they have to be scaled: an overflow would go unseen there, and the scale "
+        "would never be lowered; such a type can be `compute` or `param`");
+    static_assert(
+        visible_sums<R>,
+        "halftone: gradients are summed in a type without infinity and NaN (role `accumulate` or `reduce`): an "
+        "overflow, "
+        "and a loss that is NaN, would go unseen, and such steps would be taken; a type of your own can have one NaN, "
+        "which is what larger numbers become");
     static_assert(
         possible_stream<R>,
         "halftone: the residual stream of this policy (role `stream`) has a type in which no layer adds to it: "
