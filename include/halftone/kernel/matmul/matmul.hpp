@@ -32,6 +32,7 @@
 /// If `compute`, an operand or the result is a double, sums and epilogue are in double (matmul/fp64.hpp).
 #pragma once
 
+#include <cstddef>
 #include <type_traits>
 #include <utility>
 
@@ -94,22 +95,31 @@ void expect_operand_apart(const matrix_operand<T>& o, const named_elements& resu
     expect_apart_or_same("matmul", elements_of("an epilogue's operand", v), result);
 }
 
-/// Throws shape_error if a product reads what it writes: c, or what its epilogue keeps besides.
+template <class Operands, std::size_t... K>
+void expect_operands_apart(const Operands& operands, const named_elements& result, std::index_sequence<K...>) {
+    (expect_operand_apart(operands.template at<K>(), result), ...);
+}
+
+/// Throws shape_error if a product reads this result of its epilogue.
+template <class A, class B, class C, class Operands, class Expression, class R>
+void expect_result_apart(const view<A, 2>& a, const view<B, 2>& b, const view<C, 2>& c, const Operands& operands,
+                         const matmul_result<Expression, R>& of, const char* name) {
+    const view<R, 2> v(of.data, c.shape(), {of.stride, 1});
+    const named_elements result = elements_of(name, v);
+    expect_apart("matmul", elements_of("a", a), result);
+    expect_apart("matmul", elements_of("b", b), result);
+    expect_operands_apart(operands, result, std::make_index_sequence<Operands::count>{});
+}
+/// The same for all of them: c, and what its epilogue keeps besides.
 template <class A, class B, class C, class Operands, class Results>
 void expect_product_apart(const view<A, 2>& a, const view<B, 2>& b, const view<C, 2>& c,
                           const matmul_epilogue<Operands, Results>& e) {
-    const auto expect_result = [&]<class R>(const R& of, const char* name) {
-        const view<std::remove_pointer_t<decltype(of.data)>, 2> v(of.data, c.shape(), {of.stride, 1});
-        const named_elements result = elements_of(name, v);
-        expect_apart("matmul", elements_of("a", a), result);
-        expect_apart("matmul", elements_of("b", b), result);
-        [&]<std::size_t... K>(std::index_sequence<K...>) {
-            (expect_operand_apart(e.operands.template at<K>(), result), ...);
-        }
-        (std::make_index_sequence<Operands::count>{});
-    };
-    if constexpr (Results::count == 2) expect_result(e.results.first, "what the epilogue keeps");
-    expect_result(e.results.template at<Results::count - 1>(), "c");
+    if constexpr (Results::count == 2) {
+        expect_result_apart(a, b, c, e.operands, e.results.first, "what the epilogue keeps");
+        expect_result_apart(a, b, c, e.operands, e.results.rest.first, "c");
+    } else {
+        expect_result_apart(a, b, c, e.operands, e.results.first, "c");
+    }
 }
 
 /// A product with any kernel's epilogue. Devices that can sum the `squares` of a float result as they store it do so;
