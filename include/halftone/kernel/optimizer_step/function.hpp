@@ -12,8 +12,6 @@
 /// not finite, and keep the learning rate on the device.
 #pragma once
 
-#include <tuple>
-
 #include <halftone/exec/workspace.hpp>
 #include <halftone/kernel/function.hpp>
 #include <halftone/kernel/optimizer_step/optimizer_step.hpp>
@@ -82,24 +80,20 @@ view<T, 1> flat_or_none(const V& v) {
     return flatten(all);
 }
 
-/// Throws shape_error if what a step writes shares memory, or is in that of the gradients.
-template <class Gradients, class... Written>
-void expect_step_apart(const char* name, const Gradients& gradients, const Written&... written) {
-    const char* const names[] = {"parameters", "copy", "first moment", "second moment"};
-    const auto flat_gradients = flatten(as_view(gradients));
-    const auto views = std::make_tuple(flat_or_none<element_in<Written>>(written)...);
-    std::apply(
-        [&](const auto&... v) {
-            int index = 0;
-            const named_elements all[] = {elements_of(names[index++], v)...};
-            const extent count = flat_gradients.size();
-            if (((v.size() != count && v.data() != nullptr) || ...)) return;  // the kernel says which one does not fit
-            for (int i = 0; i < index; ++i) {
-                expect_apart_or_same(name, elements_of("gradients", flat_gradients), all[i]);
-                for (int before = 0; before < i; ++before) expect_apart(name, all[before], all[i]);
-            }
-        },
-        views);
+/// Throws shape_error if what a step writes shares memory, or is in that of the gradients. Views that do not fit pass: the kernel
+/// says which one.
+template <class Rule, class... Types>
+void expect_step_apart(const char* name, const kernel::optimizer_step_arguments<Rule, Types...>& a) {
+    const char* const names[] = {"first moment", "second moment"};
+    named_elements written[2 + Rule::moments] = {elements_of("parameters", a.master), elements_of("copy", a.copy)};
+    for (int k = 0; k < Rule::moments; ++k) written[2 + k] = elements_of(names[k], a.moments[k]);
+    for (const named_elements& each : written) {
+        if (each.data != nullptr && *each.extents != a.gradient.size()) return;
+    }
+    for (int i = 0; i < 2 + Rule::moments; ++i) {
+        expect_apart_or_same(name, elements_of("gradients", a.gradient), written[i]);
+        for (int before = 0; before < i; ++before) expect_apart(name, written[before], written[i]);
+    }
 }
 
 /// One step with a rule; its moments are views.
@@ -118,21 +112,22 @@ void step_by_rule(Device& device, const char* name, const Rule& rule, const Opti
     static_assert(!wide_number<param> || roles::param_rounding == rounding::nearest_even,
                   "halftone: parameters in a type that float does not hold are rounded to nearest: take a policy whose "
                   "param_rounding is ht::rounding::nearest_even");
-    if (!device.scratch().is_measuring()) expect_step_apart(name, gradients, parameters, copy, first, more...);
     const workspace::lease lease(device.scratch(), sizeof(step_memory));
     auto* const memory = lease.template as<step_memory>();
+    const kernel::optimizer_step_arguments<Rule, param, copied, gradient, state> arguments{
+        .master = flatten(as_view(parameters)),
+        .copy = flat_or_none<copied>(copy),
+        .gradient = flatten(as_view(gradients)),
+        .moments = {flat_or_none<state>(first), flat_or_none<state>(more)...},
+        .rule = rule,
+        .rates = {.weight_decay = options.weight_decay},
+        .factors = options.factors == nullptr ? &memory->factors : options.factors,
+        .step = &memory->step,
+        .key = options.key};
+    if (!device.scratch().is_measuring()) expect_step_apart(name, arguments);
     device.run(write_step{memory, {{.steps = options.step, .lr = options.lr}, {}}});
     kernel::optimizer_step<Device>::template run<roles::param_rounding, Rule, param, copied, gradient, state,
-                                                 copy_rounding_of<roles>()>(
-        device, {.master = flatten(as_view(parameters)),
-                 .copy = flat_or_none<copied>(copy),
-                 .gradient = flatten(as_view(gradients)),
-                 .moments = {flat_or_none<state>(first), flat_or_none<state>(more)...},
-                 .rule = rule,
-                 .rates = {.weight_decay = options.weight_decay},
-                 .factors = options.factors == nullptr ? &memory->factors : options.factors,
-                 .step = &memory->step,
-                 .key = options.key});
+                                                 copy_rounding_of<roles>()>(device, arguments);
 }
 
 }  // namespace detail
