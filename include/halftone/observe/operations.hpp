@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What diagnostics know of single operations, in one list by the operations' tags: the error bounds of shadow runs,
-/// and the lines of the ledger. Operations themselves do not depend on either.
+/// What diagnostics know of operations, by their kind (policy/operation_table.hpp): the error bounds of shadow runs, and the lines of the
+/// ledger. Operations themselves do not depend on either.
 ///
-/// An operation without an entry here gets the default for its record's form (`usual_bounds` in shadow/rows.hpp,
-/// `usual_lines` in ledger/ledger.hpp), which suffices for maps, reductions, joins and custom operations. A record
-/// of another form may have the same members. Without these, its results are expected to be one rounding from what
-/// floats give, and the ledger shows "?" for its types.
+/// A kind without an entry here gets the default for its record's form (`usual_bounds` in shadow/rows.hpp, `usual_lines` in
+/// ledger/ledger.hpp), which suffices for maps, reductions, joins and custom operations. A record of another form may have
+/// the same members. Without these, its results are expected to be one rounding from what floats give, and the ledger
+/// shows "?" for its types.
 ///
 ///     template <class A, class B, class Y>
 ///     struct outer_record : detail::kept_operands<Y, 2, variable<A, 1>, variable<B, 1>> {
@@ -15,8 +15,8 @@
 ///         static constexpr int roundings = 1;                 // roundings of each result
 ///         extent sum_length() const { return longest; }       // number of terms of its longest sum
 ///
-/// If that does not bound its errors well, or is not what it reads, the operation gets an entry in the list below, and
-/// the templates that the entry names are specialised for its record.
+/// If that does not bound its errors well, or is not what it reads, the operation gets a kind of its own, the kind an entry in the
+/// list below, and the templates that the entry names are specialised for the operation's record.
 #pragma once
 
 #include <halftone/policy/operations.hpp>
@@ -62,32 +62,28 @@ struct known {
     template <class Record> using lines = Lines<Record>;
 };
 
-struct as_variable_operation;  // the tag of as_variable: autodiff/op/matmul.hpp
-
 // The list.
-template <class Op> struct known_of : known<usual_bounds, ledger::usual_lines> {};
-template <> struct known_of<op::matmul> : known<matmul_bounds, ledger::matmul_lines> {};
-template <> struct known_of<op::linear> : known<linear_bounds, ledger::linear_lines> {};
-template <> struct known_of<op::conv2d> : known<conv2d_bounds, ledger::linear_lines> {};
-template <> struct known_of<op::mlp> : known<mlp_bounds, ledger::mlp_lines> {};
-template <> struct known_of<op::attention> : known<attention_bounds, ledger::attention_lines> {};
-template <> struct known_of<op::cross_entropy> : known<cross_entropy_bounds, ledger::cross_entropy_lines> {};
-template <> struct known_of<op::linear_cross_entropy>
+template <class Kind> struct known_of : known<usual_bounds, ledger::usual_lines> {};
+template <> struct known_of<operation_kind::product> : known<matmul_bounds, ledger::matmul_lines> {};
+template <> struct known_of<operation_kind::linear> : known<linear_bounds, ledger::linear_lines> {};
+template <> struct known_of<operation_kind::conv2d> : known<conv2d_bounds, ledger::linear_lines> {};
+template <> struct known_of<operation_kind::mlp> : known<mlp_bounds, ledger::mlp_lines> {};
+template <> struct known_of<operation_kind::attention> : known<attention_bounds, ledger::attention_lines> {};
+template <> struct known_of<operation_kind::cross_entropy> : known<cross_entropy_bounds, ledger::cross_entropy_lines> {};
+template <> struct known_of<operation_kind::linear_cross_entropy>
     : known<linear_cross_entropy_bounds, ledger::linear_cross_entropy_lines> {};
-template <> struct known_of<op::layer_norm> : known<norm_bounds, ledger::norm_lines> {};
-template <> struct known_of<op::rms_norm> : known<norm_bounds, ledger::norm_lines> {};
-template <> struct known_of<op::batch_norm> : known<norm_bounds, ledger::norm_lines> {};
-template <> struct known_of<op::group_norm> : known<norm_bounds, ledger::norm_lines> {};
-template <> struct known_of<op::softmax> : known<usual_bounds, ledger::softmax_lines> {};
-template <> struct known_of<op::log_softmax> : known<usual_bounds, ledger::softmax_lines> {};
-template <> struct known_of<op::embedding> : known<embedding_bounds, ledger::embedding_lines> {};
-template <> struct known_of<op::dropout> : known<usual_bounds, ledger::dropout_lines> {};
-template <> struct known_of<as_variable_operation> : known<parameter_bounds, ledger::parameter_lines> {};
+template <> struct known_of<operation_kind::layer_norm> : known<norm_bounds, ledger::norm_lines> {};
+template <> struct known_of<operation_kind::rms_norm> : known<norm_bounds, ledger::norm_lines> {};
+template <> struct known_of<operation_kind::channel_norm> : known<norm_bounds, ledger::norm_lines> {};
+template <> struct known_of<operation_kind::softmax> : known<usual_bounds, ledger::softmax_lines> {};
+template <> struct known_of<operation_kind::embedding> : known<embedding_bounds, ledger::embedding_lines> {};
+template <> struct known_of<operation_kind::dropout> : known<usual_bounds, ledger::dropout_lines> {};
+template <> struct known_of<operation_kind::parameter_read> : known<parameter_bounds, ledger::parameter_lines> {};
 
 template <class Record>
-using bounds_of = typename known_of<typename Record::operation>::template bounds<Record>;
+using bounds_of = typename known_of<kind_of<typename Record::operation>>::template bounds<Record>;
 template <class Record>
-using lines_of = typename known_of<typename Record::operation>::template lines<Record>;
+using lines_of = typename known_of<kind_of<typename Record::operation>>::template lines<Record>;
 
 }  // namespace detail
 }  // namespace HALFTONE_ABI

@@ -93,9 +93,9 @@ using stream_or = typename first_of<Stream, Own>::type;
 template <class In, class Op, class Own>
 struct arrival {
     static_assert(!std::is_void_v<In> ||
-                      !(scales_operands<Op> || std::is_same_v<Op, op::attention> || std::is_same_v<Op, op::conv2d> ||
-                        std::is_same_v<Op, op::linear_cross_entropy> ||
-                        (operation_category<Op>::value == category::fp32 && !std::is_same_v<Op, op::embedding>)),
+                      !(scales_operands<Op> || is_of_kind<Op, operation_kind::attention> ||
+                        is_of_kind<Op, operation_kind::conv2d> || is_of_kind<Op, operation_kind::linear_cross_entropy> ||
+                        (operation_category<Op>::value == category::fp32 && !is_of_kind<Op, operation_kind::embedding>)),
                   "halftone: ledger, casts: the first layer of this model is given numbers, and not ids: say of which "
                   "type, ht::casts<model, const float> of data, ht::casts<model, float> of what takes a gradient");
     using type = std::remove_const_t<stream_or<In, Own>>;
@@ -121,17 +121,10 @@ constexpr auto wanted(const std::array<ledger_entry, N>& all) {
     }
 }
 
+/// Norms compute in float, whatever their category.
 template <class Op>
-inline constexpr bool computes_by_rows = operation_category<Op>::value == category::fp32;
-/// A norm's, whatever its category: its kernels read input and parameters as they are stored, and compute in float.
-template <>
-inline constexpr bool computes_by_rows<op::layer_norm> = true;
-template <>
-inline constexpr bool computes_by_rows<op::rms_norm> = true;
-template <>
-inline constexpr bool computes_by_rows<op::batch_norm> = true;
-template <>
-inline constexpr bool computes_by_rows<op::group_norm> = true;
+inline constexpr bool computes_by_rows =
+    operation_category<Op>::value == category::fp32 || requires { requires Op::computes_in_float; };
 
 /// The type of a layer's result where nothing else says it.
 template <class L>
@@ -148,9 +141,9 @@ struct of_operation {
         using P = typename L::policy;
         using storage = typename storage_read<L>::type;
         using by_rows = promote<float, typename types::compute>;
-        if constexpr (std::is_same_v<Op, op::linear> || std::is_same_v<Op, op::conv2d>) {
+        if constexpr (is_of_kind<Op, operation_kind::linear> || is_of_kind<Op, operation_kind::conv2d>) {
             return at_path<P>(wanted<In, 1>(linear<types, arrives, out, storage>(Op::name)));
-        } else if constexpr (std::is_same_v<Op, op::embedding>) {
+        } else if constexpr (is_of_kind<Op, operation_kind::embedding>) {
             return at_path<P>(embedding<out, storage>(Op::name));
         } else if constexpr (computes_by_rows<Op> && std::is_const_v<In> && parameter_owner<L>) {
             return at_path<P>(rows_of_constant<by_rows, arrives, out, storage>(Op::name));

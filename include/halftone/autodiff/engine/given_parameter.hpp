@@ -8,7 +8,7 @@
 #include <type_traits>
 
 #include <halftone/autodiff/engine/tape.hpp>
-#include <halftone/policy/category.hpp>
+#include <halftone/policy/operations.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -36,186 +36,49 @@ void refuse_parameter() {
 
 }  // namespace detail
 
-// clang-format off
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void add(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void sub(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void mul(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void div(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void pow(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void atan2(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void addcmul(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void addcdiv(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void neg(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void abs(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void sqrt(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void rsqrt(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void reciprocal(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void exp(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void expm1(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void log(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void log1p(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void log2(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void log10(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void sinh(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void cosh(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void tan(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void tanh(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void sigmoid(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void silu(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void softplus(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void erf(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void gelu_erf(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void gelu(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void relu(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void leaky_relu(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void prelu(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void map(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void cast(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void reshape(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void matmul(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+#define HALFTONE_REFUSED(name)                                   \
+    template <class As = by_category, class Context, class... T> \
+        requires detail::parameter_given<Context, T...>          \
+    void name(Context&&, const T&...) {                          \
+        detail::refuse_parameter<Context>();                     \
+    }
+
+// The operations of variables, by the names of their functions.
+#define HALFTONE_FUNCTION_NAME(name, ...) name
+#define HALFTONE_OPERATION(tag, category, kind, ...) HALFTONE_REFUSED(HALFTONE_FUNCTION_NAME(__VA_ARGS__ __VA_OPT__(, ) tag))
+#define HALFTONE_LAYER_OPERATION(...)
+#include <halftone/policy/operation_table.hpp>
+#undef HALFTONE_FUNCTION_NAME
+
+// Functions that are other operations' special cases.
+HALFTONE_REFUSED(argmax)
+HALFTONE_REFUSED(argmin)
+HALFTONE_REFUSED(topk)
+HALFTONE_REFUSED(mean_squared_error)
+HALFTONE_REFUSED(reshape)
+HALFTONE_REFUSED(flatten)
+HALFTONE_REFUSED(squeeze)
+HALFTONE_REFUSED(unsqueeze)
+HALFTONE_REFUSED(narrow)
+HALFTONE_REFUSED(contiguous)
+template <std::size_t Parts, class Context, class... T>
+    requires detail::parameter_given<Context, T...>
+void chunk(Context&&, const T&...) {
+    detail::refuse_parameter<Context>();
+}
+#undef HALFTONE_REFUSED
+
+// These take parameters, but not as their input.
 template <class As = by_category, class Context, class Storage, int Rank, class... T>
     requires detail::parameter_given<Context, parameter<Storage, Rank>>
-void linear(Context&&, const parameter<Storage, Rank>&, const T&...) { detail::refuse_parameter<Context>(); }
+void linear(Context&&, const parameter<Storage, Rank>&, const T&...) {
+    detail::refuse_parameter<Context>();
+}
 template <class As = by_category, class Context, class Storage, int Rank, class... T>
     requires detail::parameter_given<Context, parameter<Storage, Rank>>
-void conv2d(Context&&, const parameter<Storage, Rank>&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void cat(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void stack(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void sum(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void mean(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void dot(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void norm(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void softmax(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void log_softmax(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void mean_squared_error(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void l1_loss(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void smooth_l1_loss(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void huber_loss(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void binary_cross_entropy_with_logits(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void binary_cross_entropy(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void cross_entropy(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void amax(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void amin(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void argmax(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void argmin(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void cumsum(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void logsumexp(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void std(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void var(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void gather(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void index_select(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void take_along_dim(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void scatter_add(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void index_add(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void where(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void masked_fill(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void tril(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void triu(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void topk(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void mse_loss(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void glu(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void swiglu(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void geglu(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class Context, class... T> requires detail::parameter_given<Context, T...>
-void permute(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class Context, class... T> requires detail::parameter_given<Context, T...>
-void transpose(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class Context, class... T> requires detail::parameter_given<Context, T...>
-void slice(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class Context, class... T> requires detail::parameter_given<Context, T...>
-void narrow(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class Context, class... T> requires detail::parameter_given<Context, T...>
-void select(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class Context, class... T> requires detail::parameter_given<Context, T...>
-void flip(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class Context, class... T> requires detail::parameter_given<Context, T...>
-void expand(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class Context, class... T> requires detail::parameter_given<Context, T...>
-void squeeze(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class Context, class... T> requires detail::parameter_given<Context, T...>
-void unsqueeze(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class Context, class... T> requires detail::parameter_given<Context, T...>
-void flatten(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class Context, class... T> requires detail::parameter_given<Context, T...>
-void split_with_sizes(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class Context, class... T> requires detail::parameter_given<Context, T...>
-void contiguous(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <std::size_t Parts, class Context, class... T> requires detail::parameter_given<Context, T...>
-void chunk(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-// clang-format on
+void conv2d(Context&&, const parameter<Storage, Rank>&, const T&...) {
+    detail::refuse_parameter<Context>();
+}
 
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

@@ -180,7 +180,7 @@ auto free_linear(Context&& context, const variable<X, Rank>& x, const W& weight,
                                                                                       as_weight(bias));
 }
 
-struct as_variable_operation {
+struct as_variable_operation : operation_kind::parameter_read {
     static constexpr const char* name = "as_variable";
 };
 

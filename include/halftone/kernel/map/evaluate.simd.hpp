@@ -126,12 +126,9 @@ HALFTONE_INLINE auto apply_to_lanes(Op operation, const A& a, const B& b) {
     for (int i = 0; i < largest_vector_block<A, B>; ++i) r.v[i] = apply_to_lanes(operation, part(a, i), part(b, i));
     return r;
 }
-template <vectors V>
-HALFTONE_INLINE V apply(symbolic::op::sinh op, const V& a) { return apply_to_lanes(op, a); }
-template <vectors V>
-HALFTONE_INLINE V apply(symbolic::op::cosh op, const V& a) { return apply_to_lanes(op, a); }
-template <vectors V>
-HALFTONE_INLINE V apply(symbolic::op::tan op, const V& a) { return apply_to_lanes(op, a); }
+template <class Op, vectors V>
+    requires halftone::detail::symbolic_function<Op>
+HALFTONE_INLINE V apply(Op op, const V& a) { return apply_to_lanes(op, a); }
 template <vectors A, vectors B>
 HALFTONE_INLINE auto apply(symbolic::op::power op, const A& a, const B& b) { return apply_to_lanes(op, a, b); }
 template <vectors A, vectors B>

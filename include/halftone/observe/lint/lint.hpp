@@ -132,7 +132,7 @@ class linter {
                 if constexpr (is_in_fp32<computes>) {
                     count<sums_of<Layer>>(lint_rule::sum_length, e->path, operation_name<Layer>(), e->count,
                                           " numbers of a row add up in ");
-                } else if constexpr (!std::is_same_v<computes, op::embedding>) {
+                } else if constexpr (!is_of_kind<computes, operation_kind::embedding>) {
                     if (e->rows > 0) look_at_product<Layer>(e->path, size(e->width), size(e->rows));
                     if (e->rows > 0) look_at_operands<Layer>(e->path);
                 }
@@ -146,9 +146,9 @@ class linter {
     void walk(const Layer& layer) {
         if constexpr (halftone::layer<Layer>) {
             using computes = typename computed_by<Layer>::type;
-            if constexpr (std::is_same_v<computes, op::attention> && requires { layer.head_size(); }) {
+            if constexpr (is_of_kind<computes, operation_kind::attention> && requires { layer.head_size(); }) {
                 look_at_attention<Layer>(place_of(layer), size(layer.head_size()));
-            } else if constexpr (std::is_same_v<computes, op::linear_cross_entropy> && requires { layer.classes; }) {
+            } else if constexpr (is_of_kind<computes, operation_kind::linear_cross_entropy> && requires { layer.classes; }) {
                 look_at_head<Layer>(path<Layer>(), size(layer.width), size(layer.classes));
             }
         }
@@ -328,7 +328,7 @@ class linter {
         using roles = roles_of<Layer>;
         const char* const operation = operation_name<Layer>();
         // All tokens of a micro-batch may be the same, so that their gradients are added to one row.
-        constexpr bool is_table = std::is_same_v<typename computed_by<Layer>::type, op::embedding>;
+        constexpr bool is_table = is_of_kind<typename computed_by<Layer>::type, operation_kind::embedding>;
         count<sums_of<Layer>>(lint_rule::sum_length, path, operation, options_.rows,
                               is_table ? " tokens add up to a row's gradient in " : " rows add up to a gradient in ");
         count<typename roles::accumulate>(lint_rule::micro_batches, path, operation, options_.micro_batches,

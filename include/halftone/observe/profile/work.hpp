@@ -113,10 +113,10 @@ inline operation_work& operator+=(operation_work& a, const operation_work& b) {
     return a;
 }
 
-// ---- the rules, by the operations' tags: of any record with such members
+// ---- the rules, by the operations' kinds: of any record with such members
 
 /// The default: one flop for each element. Records with their gradients in a tuple or a vector, or with one dx.
-template <class Op>
+template <class Kind>
 struct work_rule {
     template <class Record>
     static double flops_of_element(const Record&) {
@@ -207,7 +207,7 @@ operation_work backward_product(const Record&, double products, double others, d
 }
 
 template <>
-struct work_rule<op::linear> {
+struct work_rule<operation_kind::linear> {
     template <class Record>
     static operation_work forward(const Record& r) {
         const double y = elements_of(r.dy), residual = r.has_residual ? 1 : 0, bias = is_absent<decltype(r.bias)> ? 0 : 1;
@@ -226,7 +226,7 @@ struct work_rule<op::linear> {
 };
 
 template <>
-struct work_rule<op::mlp> {
+struct work_rule<operation_kind::mlp> {
     static constexpr double gelu = 9, gelu_gradient = 18;
     template <class Record>
     struct sizes {
@@ -276,7 +276,7 @@ struct work_rule<op::mlp> {
 };
 
 template <>
-struct work_rule<op::matmul> {
+struct work_rule<operation_kind::product> {
     /// The number of terms of a result's element.
     template <class Record>
     static double terms(const Record& r) {
@@ -302,7 +302,7 @@ struct work_rule<op::matmul> {
 };
 
 template <>
-struct work_rule<op::conv2d> {
+struct work_rule<operation_kind::conv2d> {
     template <class Record>
     static double product(const Record& r) {
         const auto& s = r.weight.shape();
@@ -324,7 +324,7 @@ struct work_rule<op::conv2d> {
 };
 
 template <>
-struct work_rule<op::attention> {
+struct work_rule<operation_kind::attention> {
     template <class Record>
     struct sizes {
         double rows, pairs, size, bytes_of_all;  // size: of a head; bytes of q, k, v and o
@@ -363,7 +363,7 @@ struct work_rule<op::attention> {
 };
 
 template <>
-struct work_rule<op::cross_entropy> {
+struct work_rule<operation_kind::cross_entropy> {
     template <class Record>
     static const auto& logits(const Record& r) {
         if constexpr (requires { r.gradients; }) {
@@ -389,7 +389,7 @@ struct work_rule<op::cross_entropy> {
 };
 
 template <>
-struct work_rule<op::linear_cross_entropy> {
+struct work_rule<operation_kind::linear_cross_entropy> {
     template <class Record>
     struct sizes {
         double rows, logits, product;
@@ -454,9 +454,9 @@ struct norm_work {
     }
 };
 template <>
-struct work_rule<op::layer_norm> : norm_work<8, 5, 13, 2> {};
+struct work_rule<operation_kind::layer_norm> : norm_work<8, 5, 13, 2> {};
 template <>
-struct work_rule<op::rms_norm> : norm_work<4, 4, 9, 1> {};
+struct work_rule<operation_kind::rms_norm> : norm_work<4, 4, 9, 1> {};
 
 struct softmax_work {
     template <class Record>
@@ -469,12 +469,10 @@ struct softmax_work {
     }
 };
 template <>
-struct work_rule<op::softmax> : softmax_work {};
-template <>
-struct work_rule<op::log_softmax> : softmax_work {};
+struct work_rule<operation_kind::softmax> : softmax_work {};
 
 template <>
-struct work_rule<op::embedding> {
+struct work_rule<operation_kind::embedding> {
     template <class Record>
     static constexpr bool has_positions = !is_absent<decltype(std::declval<const Record&>().positions)>;
     template <class Record>
@@ -502,12 +500,12 @@ struct work_rule<op::embedding> {
 /// What an operation with this record did.
 template <class Record>
 operation_work forward_work(const Record& r) {
-    return work_rule<typename Record::operation>::forward(r);
+    return work_rule<kind_of<typename Record::operation>>::forward(r);
 }
 /// What its backward function will do.
 template <class Record>
 operation_work backward_work(const Record& r) {
-    return work_rule<typename Record::operation>::backward(r);
+    return work_rule<kind_of<typename Record::operation>>::backward(r);
 }
 
 }  // namespace detail

@@ -203,7 +203,7 @@ struct usual_bounds<reduce_record<Op, Expression, Y, Inputs...>> {
         const auto& first = std::get<0>(r.gradients);
         const extent n = first.shape().size();
         notes.expect(0, n + 16);  // the terms of other losses have one sign
-        if constexpr (std::is_same_v<Op, op::sum> || std::is_same_v<Op, op::mean>) {
+        if constexpr (is_of_kind<Op, operation_kind::sum>) {
             double sum = 0;
             using input = typename std::tuple_element_t<0, std::tuple<Inputs...>>::value_type;
             for (const float v : notes.read(const_view<input, 1>(notes.value_of(first), {n})))

@@ -24,114 +24,6 @@ namespace detail {
 template <int Index>
 struct by {};
 
-/// The derivative of each function of one variable at a; `e` is the function's expression itself.
-template <class E, class A>
-HALFTONE_HD constexpr auto slope(op::negate, const E&, const A&) {
-    return constant(-1.0);
-}
-template <class E, class A>
-HALFTONE_HD constexpr auto slope(op::abs, const E&, const A& a) {
-    return symbolic::sign(a);
-}
-template <class E, class A>
-HALFTONE_HD constexpr auto slope(op::sign, const E&, const A&) {
-    return zero{};
-}
-template <class E, class A>
-HALFTONE_HD constexpr auto slope(op::square, const E&, const A& a) {
-    return 2.0f * a;
-}
-template <class E, class A>
-HALFTONE_HD constexpr auto slope(op::sqrt, const E&, const A& a) {
-    return 0.5f * symbolic::rsqrt(a);
-}
-template <class E, class A>
-HALFTONE_HD constexpr auto slope(op::rsqrt, const E& e, const A& a) {
-    return -0.5f * e / a;
-}
-template <class E, class A>
-HALFTONE_HD constexpr auto slope(op::exp, const E& e, const A&) {
-    return e;
-}
-template <class E, class A>
-HALFTONE_HD constexpr auto slope(op::expm1, const E&, const A& a) {
-    return symbolic::exp(a);
-}
-template <class E, class A>
-HALFTONE_HD constexpr auto slope(op::log, const E&, const A& a) {
-    return one{} / a;
-}
-template <class E, class A>
-HALFTONE_HD constexpr auto slope(op::log1p, const E&, const A& a) {
-    return one{} / (one{} + a);
-}
-template <class E, class A>
-HALFTONE_HD constexpr auto slope(op::softplus, const E&, const A& a) {
-    return symbolic::sigmoid(a);
-}
-template <class E, class A>
-HALFTONE_HD constexpr auto slope(op::erf, const E&, const A& a) {
-    return 1.1283791670955126 * symbolic::exp(-symbolic::square(a));  // 2 / sqrt(pi)
-}
-template <class E, class A>
-HALFTONE_HD constexpr auto slope(op::sinh, const E&, const A& a) {
-    return symbolic::cosh(a);
-}
-template <class E, class A>
-HALFTONE_HD constexpr auto slope(op::cosh, const E&, const A& a) {
-    return symbolic::sinh(a);
-}
-template <class E, class A>
-HALFTONE_HD constexpr auto slope(op::tan, const E& e, const A&) {
-    return one{} + symbolic::square(e);
-}
-template <class E, class A>
-HALFTONE_HD constexpr auto slope(op::tanh, const E&, const A& a) {
-    return unary<op::tanh_derivative, A>{a};
-}
-template <class E, class A>
-HALFTONE_HD constexpr auto slope(op::tanh_derivative, const E& e, const A& a) {
-    return -2.0f * symbolic::tanh(a) * e;
-}
-template <class E, class A>
-HALFTONE_HD constexpr auto slope(op::sigmoid, const E&, const A& a) {
-    return unary<op::sigmoid_derivative, A>{a};
-}
-/// 1 - 2 sigmoid(a), without cancellation.
-template <class A>
-HALFTONE_HD constexpr auto one_minus_two_sigmoid(const A& a) {
-    return -symbolic::tanh(0.5f * a);
-}
-template <class E, class A>
-HALFTONE_HD constexpr auto slope(op::sigmoid_derivative, const E& e, const A& a) {
-    return e * one_minus_two_sigmoid(a);
-}
-template <class E, class A>
-HALFTONE_HD constexpr auto slope(op::relu, const E&, const A& a) {
-    return symbolic::where(a <= zero{}, zero{}, one{});
-}
-template <class E, class A>
-HALFTONE_HD constexpr auto slope(op::silu, const E&, const A& a) {
-    return unary<op::silu_derivative, A>{a};
-}
-template <class E, class A>
-HALFTONE_HD constexpr auto slope(op::silu_derivative, const E&, const A& a) {
-    return unary<op::sigmoid_derivative, A>{a} * (2.0f + a * one_minus_two_sigmoid(a));
-}
-template <class E, class A>
-HALFTONE_HD constexpr auto slope(op::gelu, const E&, const A& a) {
-    return unary<op::gelu_derivative, A>{a};
-}
-template <class E, class A>
-HALFTONE_HD constexpr auto slope(op::gelu_derivative, const E&, const A& a) {
-    // gelu is x sigmoid(t); beyond 16 its derivative is constant, and the powers below would overflow.
-    const auto x = symbolic::min(symbolic::max(a, -16.0f), 16.0f);
-    const auto t = x * (1.5957691216057308 + 0.071354816272600248 * symbolic::square(x));
-    const auto t_derivative = 1.5957691216057308 + 0.21406444881780074 * symbolic::square(x);
-    const auto curve = 0.42812889763560149 * x + one_minus_two_sigmoid(t) * symbolic::square(t_derivative);
-    return unary<op::sigmoid_derivative, std::remove_const_t<decltype(t)>>{t} * (2.0f * t_derivative + x * curve);
-}
-
 template <int Index, int Other>
 HALFTONE_HD constexpr auto derive(by<Index>, const argument<Other>&) {
     if constexpr (Index == Other) {
@@ -159,7 +51,7 @@ HALFTONE_HD constexpr auto derive(by<Index> i, const unary<Op, A>& e) {
     if constexpr (is_zero<std::remove_const_t<decltype(inner)>>) {
         return zero{};
     } else {
-        return inner * slope(Op{}, e, e.operand);
+        return inner * Op::slope(e, e.operand);
     }
 }
 

@@ -20,39 +20,18 @@ inline namespace HALFTONE_ABI {
 namespace symbolic {
 
 namespace op {
+struct negate;  // function.hpp has the functions of one operand
 struct add {};
 struct subtract {};
 struct multiply {};
 struct divide {};
 struct minimum {};
 struct maximum {};
-struct negate {};
-struct abs {};
-struct sign {};
-struct square {};
-struct sqrt {};
-struct rsqrt {};
-struct exp {};
-struct expm1 {};
-struct log {};
-struct log1p {};
-struct softplus {};
-struct erf {};
-struct sinh {};
-struct cosh {};
-struct tan {};
+struct sinh;
 struct power {};
 struct atan2 {};
 struct binary_cross_entropy {};  ///< of a probability and a target
-struct tanh {};
-struct tanh_derivative {};
-struct sigmoid {};
-struct sigmoid_derivative {};
-struct relu {};
-struct silu {};
-struct silu_derivative {};
-struct gelu {};
-struct gelu_derivative {};
+struct tanh;
 struct less {};
 struct less_equal {};
 struct equal {};

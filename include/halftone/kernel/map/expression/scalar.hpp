@@ -32,116 +32,13 @@ namespace scalar {
 
 namespace op = symbolic::op;
 
-/// Whether x is NaN, also under -ffinite-math-only.
-HALFTONE_KERNEL template <class V>
-HALFTONE_HD inline bool is_unordered(const V& x) {
-#if __FINITE_MATH_ONLY__
-    if constexpr (std::is_floating_point_v<V>) return is_nan(x);
-#endif
-    return !(x == x);
-}
-/// 1 / (1 + e^-x) and its derivative, from e^-|x|, which does not overflow.
-HALFTONE_KERNEL template <class V>
-HALFTONE_HD inline V sigmoid(const V& x) {
-    using std::exp;
-    const V e = exp(x < V(0) ? x : -x);
-    return (x < V(0) ? e : V(1)) / (V(1) + e);
-}
-HALFTONE_KERNEL template <class V>
-HALFTONE_HD inline V sigmoid_derivative(const V& x) {
-    using std::exp;
-    const V e = exp(x < V(0) ? x : -x);
-    return e / ((V(1) + e) * (V(1) + e));
-}
-/// The derivative of x sigmoid(t), where t is a function of x with the given derivative.
-HALFTONE_KERNEL template <class V>
-HALFTONE_HD inline V gated_derivative(const V& x, const V& t, const V& t_derivative) {
-    return sigmoid(t) + x * t_derivative * sigmoid_derivative(t);
-}
-/// x clamped to [-limit, limit], beyond which a derivative is 0 or 1.
-HALFTONE_KERNEL template <class V>
-HALFTONE_HD inline V within(const V& x, const V& limit) {
-#if __FINITE_MATH_ONLY__
-    if (is_unordered(x)) return x;
-#endif
-    return x < -limit ? -limit : limit < x ? limit : x;
-}
-
 // The definitions, one for each operation.
-HALFTONE_KERNEL template <class V>
-HALFTONE_HD inline V apply(op::negate, const V& a) {
-    return -a;
-}
-HALFTONE_KERNEL template <class V>
-HALFTONE_HD inline V apply(op::abs, const V& a) {
-    if constexpr (std::is_floating_point_v<V>) {
-        return std::fabs(a);  // also for -0
-    } else {
-        return a < V(0) ? -a : a;
-    }
-}
-HALFTONE_KERNEL template <class V>
-HALFTONE_HD inline V apply(op::sign, const V& a) {
-    return a < V(0) ? V(-1) : V(0) < a ? V(1) : a;
-}
-HALFTONE_KERNEL template <class V>
-HALFTONE_HD inline V apply(op::square, const V& a) {
-    return a * a;
-}
-HALFTONE_KERNEL template <class V>
-HALFTONE_HD inline V apply(op::sqrt, const V& a) {
-    using std::sqrt;
-    return sqrt(a);
-}
-HALFTONE_KERNEL template <class V>
-HALFTONE_HD inline V apply(op::rsqrt, const V& a) {
-    using std::sqrt;
-    return V(1) / sqrt(a);
-}
-HALFTONE_KERNEL template <class V>
-HALFTONE_HD inline V apply(op::exp, const V& a) {
-    using std::exp;
-    return exp(a);
-}
-HALFTONE_KERNEL template <class V>
-HALFTONE_HD inline V apply(op::expm1, const V& a) {
-    using std::expm1;
-    return expm1(a);
-}
-HALFTONE_KERNEL template <class V>
-HALFTONE_HD inline V apply(op::log, const V& a) {
-    using std::log;
-    return log(a);
-}
-HALFTONE_KERNEL template <class V>
-HALFTONE_HD inline V apply(op::log1p, const V& a) {
-    using std::log1p;
-    return log1p(a);
-}
-HALFTONE_KERNEL template <class V>
-HALFTONE_HD inline V apply(op::softplus, const V& a) {
-    using std::exp, std::log1p;
-    return (a < V(0) ? V(0) : a) + log1p(exp(a < V(0) ? a : -a));  // e^-|a| does not overflow
-}
-HALFTONE_KERNEL template <class V>
-HALFTONE_HD inline V apply(op::erf, const V& a) {
-    using std::erf;
-    return erf(a);
-}
-HALFTONE_KERNEL template <class V>
-HALFTONE_HD inline V apply(op::sinh, const V& a) {
-    using std::sinh;
-    return sinh(a);
-}
-HALFTONE_KERNEL template <class V>
-HALFTONE_HD inline V apply(op::cosh, const V& a) {
-    using std::cosh;
-    return cosh(a);
-}
-HALFTONE_KERNEL template <class V>
-HALFTONE_HD inline V apply(op::tan, const V& a) {
-    using std::tan;
-    return tan(a);
+
+/// Of a function of one operand, as function.hpp has it.
+HALFTONE_KERNEL template <class Op, class V>
+    requires halftone::detail::symbolic_function<Op>
+HALFTONE_HD inline V apply(Op, const V& a) {
+    return Op::value(a);
 }
 HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::power, const V& a, const V& b) {
@@ -160,52 +57,6 @@ HALFTONE_HD inline V apply(op::binary_cross_entropy, const V& p, const V& t) {
     const V hit = log(p), miss = log1p(-p);
     return -(t * (hit < V(-100) ? V(-100) : hit) + (V(1) - t) * (miss < V(-100) ? V(-100) : miss));
 }
-HALFTONE_KERNEL template <class V>
-HALFTONE_HD inline V apply(op::tanh, const V& a) {
-    using std::tanh;
-    return tanh(a);
-}
-HALFTONE_KERNEL template <class V>
-HALFTONE_HD inline V apply(op::tanh_derivative, const V& a) {
-    return V(4) * sigmoid_derivative(V(2) * a);  // 1 - tanh^2, without cancellation
-}
-HALFTONE_KERNEL template <class V>
-HALFTONE_HD inline V apply(op::sigmoid, const V& a) {
-    return sigmoid(a);
-}
-HALFTONE_KERNEL template <class V>
-HALFTONE_HD inline V apply(op::sigmoid_derivative, const V& a) {
-    return sigmoid_derivative(a);
-}
-HALFTONE_KERNEL template <class V>
-HALFTONE_HD inline V apply(op::relu, const V& a) {
-    return a < V(0) ? V(0) : a;
-}
-HALFTONE_KERNEL template <class V>
-HALFTONE_HD inline V apply(op::silu, const V& a) {
-    return a * sigmoid(a);
-}
-HALFTONE_KERNEL template <class V>
-HALFTONE_HD inline V apply(op::silu_derivative, const V& a) {
-    const V x = within(a, V(800));
-    return gated_derivative(x, x, V(1));
-}
-/// Twice the argument of gelu's tanh, since (1 + tanh(u)) / 2 = sigmoid(2 u), which has no cancellation: sqrt(8/pi)
-/// (x + 0.044715 x^3), in the form with the fewest roundings.
-HALFTONE_KERNEL template <class V>
-HALFTONE_HD inline V gelu_argument(const V& x) {
-    return x * (V(1.5957691216057308) + V(0.071354816272600248) * x * x);
-}
-HALFTONE_KERNEL template <class V>
-HALFTONE_HD inline V apply(op::gelu, const V& a) {
-    return a * sigmoid(gelu_argument(a));
-}
-HALFTONE_KERNEL template <class V>
-HALFTONE_HD inline V apply(op::gelu_derivative, const V& a) {
-    const V x = within(a, V(32));
-    return gated_derivative(x, gelu_argument(x), V(1.5957691216057308) + V(3 * 0.071354816272600248) * x * x);
-}
-
 // In double a short form is defined as the function that it approximates.
 HALFTONE_KERNEL template <class Op, class T, class V>
 HALFTONE_HD inline V apply(op::short_form<Op, T>, const V& a) {

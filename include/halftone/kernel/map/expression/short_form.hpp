@@ -15,7 +15,7 @@
 
 #include <type_traits>
 
-#include <halftone/kernel/map/expression/node.hpp>
+#include <halftone/kernel/map/expression/function.hpp>
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/float16.hpp>
 #include <halftone/number/traits.hpp>
