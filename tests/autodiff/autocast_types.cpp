@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The type of every free operation's result in every region, by both lists of categories, compared with PyTorch's
-/// (golden/autocast.py): for functions, their declared result types, without running them; for operations that only layers have,
+/// (golden/operations.txt): for functions, their declared result types, without running them; for operations that only layers have,
 /// their categories.
 ///
 /// Outside of autocast losses of 16-bit inputs are floats here, and have 16 bits in PyTorch: models compute their losses there
 /// (autodiff/op/loss.hpp).
 #include <algorithm>
-#include <fstream>
 #include <functional>
 #include <sstream>
 #include <string>
@@ -22,6 +21,8 @@
 #include <halftone/autodiff/op/gather.hpp>
 #include <halftone/autodiff/op/join.hpp>
 #include <halftone/autodiff/op/mask.hpp>
+
+#include "support/golden_operations.hpp"
 
 namespace autodiff_autocast_types_tests {
 
@@ -131,30 +132,9 @@ void add_explicit(rows_of_operations& rows, const std::string& name, const F& f)
 rows_of_operations all_rows() {
     rows_of_operations rows;
     // clang-format off
-    add_unary(rows, "exp", [](auto& c, const auto& x) { return ht::exp(c, x); });
-    add_unary(rows, "expm1", [](auto& c, const auto& x) { return ht::expm1(c, x); });
-    add_unary(rows, "log", [](auto& c, const auto& x) { return ht::log(c, x); });
-    add_unary(rows, "log1p", [](auto& c, const auto& x) { return ht::log1p(c, x); });
-    add_unary(rows, "log2", [](auto& c, const auto& x) { return ht::log2(c, x); });
-    add_unary(rows, "log10", [](auto& c, const auto& x) { return ht::log10(c, x); });
-    add_unary(rows, "reciprocal", [](auto& c, const auto& x) { return ht::reciprocal(c, x); });
-    add_unary(rows, "rsqrt", [](auto& c, const auto& x) { return ht::rsqrt(c, x); });
-    add_unary(rows, "sinh", [](auto& c, const auto& x) { return ht::sinh(c, x); });
-    add_unary(rows, "cosh", [](auto& c, const auto& x) { return ht::cosh(c, x); });
-    add_unary(rows, "tan", [](auto& c, const auto& x) { return ht::tan(c, x); });
-    add_unary(rows, "neg", [](auto& c, const auto& x) { return ht::neg(c, x); });
-    add_unary(rows, "abs", [](auto& c, const auto& x) { return ht::abs(c, x); });
-    add_unary(rows, "sqrt", [](auto& c, const auto& x) { return ht::sqrt(c, x); });
-    add_unary(rows, "tanh", [](auto& c, const auto& x) { return ht::tanh(c, x); });
-    add_unary(rows, "sigmoid", [](auto& c, const auto& x) { return ht::sigmoid(c, x); });
-    add_unary(rows, "relu", [](auto& c, const auto& x) { return ht::relu(c, x); });
+#define HALFTONE_FUNCTION(tag, category) add_unary(rows, #tag, [](auto& c, const auto& x) { return ht::tag(c, x); });
+#include <halftone/policy/operation_table.hpp>
     add_unary(rows, "mean", [](auto& c, const auto& x) { return ht::mean(c, x); });
-    add_unary(rows, "softplus", [](auto& c, const auto& x) { return ht::softplus(c, x); });
-    add_unary(rows, "gelu", [](auto& c, const auto& x) { return ht::gelu(c, x); });
-    add_unary(rows, "erf", [](auto& c, const auto& x) { return ht::erf(c, x); });
-    add_unary(rows, "gelu_erf", [](auto& c, const auto& x) { return ht::gelu_erf(c, x); });
-    add_unary(rows, "silu", [](auto& c, const auto& x) { return ht::silu(c, x); });
-    add_unary(rows, "leaky_relu", [](auto& c, const auto& x) { return ht::leaky_relu(c, x); });
     add_unary(rows, "norm", [](auto& c, const auto& x) { return ht::norm(c, x); });
     add_unary(rows, "dropout", [](auto& c, const auto& x) { return ht::dropout(c, x, {.p = 0.1f}); });
     add_unary(rows, "glu", [](auto& c, const auto& x) { return ht::glu(c, x); });
@@ -234,49 +214,55 @@ std::size_t index_of(const std::string& type) {
                                     std::begin(type_names));
 }
 
-/// Of the golden file of those lists, which stand before the regions' names here.
-void check_types(const rows_of_operations& rows, const std::string& name, const std::string& lists) {
-    std::ifstream file(HALFTONE_TEST_DATA "/" + name);
-    REQUIRE(file);
+struct counts {
     std::size_t lines = 0, types = 0, losses = 0;
-    for (std::string line; std::getline(file, line);) {
-        if (line.empty() || line[0] == '#') continue;
-        ++lines;
-        std::istringstream words(line);
-        std::string operation, region;
-        words >> operation >> region;
-        region = lists + region;
-        const auto found = std::find_if(rows.begin(), rows.end(),
-                                        [&](const row& r) { return r.operation == operation && r.region == region; });
-        REQUIRE_MESSAGE(found != rows.end(), line);
-        for (std::string word; words >> word;) {
-            ++types;
-            if (word == "banned") {
-                // PyTorch bans it in a region of fp32, too, which torch.autocast does not offer for CUDA; there
-                // halftone's advice is such a region.
-                if (!region.ends_with("fp16>fp32")) CHECK_MESSAGE(found->two == nullptr, line);
-                continue;
-            }
-            const std::string inputs = word.substr(0, word.find(':'));
-            std::string want = word.substr(word.find(':') + 1);
-            if (is_float_here(operation, region, want)) ++losses, want = "fp32";
-            const std::size_t comma = inputs.find(',');
-            const std::string got =
-                comma == std::string::npos
-                    ? found->one[index_of(inputs)]
-                    : found->two[index_of(inputs.substr(0, comma))][index_of(inputs.substr(comma + 1))];
-            CHECK_MESSAGE(got == want, operation, " in ", region, " of ", inputs, ": ", got, ", PyTorch's is ", want);
+};
+
+/// One line of a table: a region, and inputs:output of an operation there. `lists` stands before the regions' names in `rows`.
+void check_line(const rows_of_operations& rows, const std::string& operation, const std::string& lists, const std::string& line,
+                counts& all) {
+    ++all.lines;
+    std::istringstream words(line);
+    std::string region;
+    words >> region;
+    region = lists + region;
+    const auto found = std::find_if(rows.begin(), rows.end(),
+                                    [&](const row& r) { return r.operation == operation && r.region == region; });
+    REQUIRE_MESSAGE(found != rows.end(), operation, " in ", region);
+    for (std::string word; words >> word;) {
+        ++all.types;
+        if (word == "banned") {
+            // PyTorch bans it in a region of fp32, too, which torch.autocast does not offer for CUDA; there
+            // halftone's advice is such a region.
+            if (!region.ends_with("fp16>fp32")) CHECK_MESSAGE(found->two == nullptr, operation, " in ", region);
+            continue;
         }
+        const std::string inputs = word.substr(0, word.find(':'));
+        std::string want = word.substr(word.find(':') + 1);
+        if (is_float_here(operation, region, want)) ++all.losses, want = "fp32";
+        const std::size_t comma = inputs.find(',');
+        const std::string got =
+            comma == std::string::npos
+                ? found->one[index_of(inputs)]
+                : found->two[index_of(inputs.substr(0, comma))][index_of(inputs.substr(comma + 1))];
+        CHECK_MESSAGE(got == want, operation, " in ", region, " of ", inputs, ": ", got, ", PyTorch's is ", want);
     }
-    CHECK(lines * 2 == rows.size());
-    CHECK(types > 2400);
-    CHECK(losses == 7 * 2 * 2);  // of each loss, of fp16 and of bf16, outside all regions and where one is switched off
 }
 
 TEST_CASE("autocast: the type of every result is PyTorch's") {
     const rows_of_operations rows = all_rows();
-    check_types(rows, "autocast.txt", "");
-    check_types(rows, "autocast_cpu.txt", "cpu ");
+    const support::golden_operations golden = support::read_golden_operations();
+    for (const std::string lists : {"", "cpu "}) {
+        counts all;
+        for (const support::golden_operation& g : golden.each) {
+            const std::string table = lists.empty() ? g.types_on_cuda + " cuda" : g.types_on_cpu + " cpu";
+            REQUIRE(golden.types.count(table) == 1);
+            for (const std::string& line : golden.types.at(table)) check_line(rows, g.name, lists, line, all);
+        }
+        CHECK(all.lines * 2 == rows.size());
+        CHECK(all.types > 2400);
+        CHECK(all.losses == 7 * 2 * 2);  // of each loss, of fp16 and of bf16, outside all regions and where one is switched off
+    }
 }
 
 }  // namespace autodiff_autocast_types_tests

@@ -14,7 +14,6 @@ namespace ht = halftone;
 /// The instruction set is kernel/map's to test; here each operation runs on the best one.
 TEST_CASE("operations by name: values and gradients") {
     ht::cpu device{{.threads = 1}};
-    elementwise_checks::functions(device);
     elementwise_checks::gradients(device);
     elementwise_checks::of_two_and_three(device);
 }

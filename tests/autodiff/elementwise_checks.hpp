@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Named pointwise operations and losses, on any device: values compared with <cmath> in double, gradients with central differences
-/// of it; results of kernels must be within the bound that the expression's operations state.
+/// Named pointwise operations of several variables or with arguments, and losses, on any device: values compared with <cmath> in double,
+/// gradients with central differences of it; results of kernels must be within the bound that the expression's operations state.
+/// function_checks.hpp has the functions of one variable.
 #pragma once
 
 #include <cmath>
@@ -113,44 +114,6 @@ void check(Device& device, const char* name, const Operation& operation, const F
     CHECK_WITHIN(slopes);
 }
 
-#define HALFTONE_UNARY(name, definition, low, high, constants)                                                                               \
-    check<1, depth::value>(                                                                                                        \
-        device, #name, [](auto& tape, const auto* x) { return ht::name(tape, x[0]); }, [](auto a) { return ht::name(a); },         \
-        [](const std::vector<double>& at) { const double a = at[0]; return definition; }, {low}, {high}, constants)
-
-template <class Device>
-void functions(Device& device) {
-    constexpr double float_constant = 0x1p-24;  // log2, log10, erf and its slope multiply by one
-    HALFTONE_UNARY(abs, std::fabs(a), -3, 3, 0);
-    HALFTONE_UNARY(sqrt, std::sqrt(a), 0.1, 9, 0);
-    HALFTONE_UNARY(rsqrt, 1 / std::sqrt(a), 0.1, 9, 0);
-    HALFTONE_UNARY(reciprocal, 1 / a, -4, 4, 0);
-    HALFTONE_UNARY(exp, std::exp(a), -9, 9, 0);
-    HALFTONE_UNARY(expm1, std::expm1(a), -9, 9, 0);
-    HALFTONE_UNARY(log, std::log(a), 0.1, 40, 0);
-    HALFTONE_UNARY(log1p, std::log1p(a), -0.9, 9, 0);
-    HALFTONE_UNARY(log2, std::log2(a), 0.1, 40, float_constant);
-    HALFTONE_UNARY(log10, std::log10(a), 0.1, 40, float_constant);
-    HALFTONE_UNARY(sinh, std::sinh(a), -5, 5, 0);
-    HALFTONE_UNARY(cosh, std::cosh(a), -5, 5, 0);
-    HALFTONE_UNARY(tan, std::tan(a), -1.4, 1.4, 0);
-    HALFTONE_UNARY(sigmoid, 1 / (1 + std::exp(-a)), -9, 9, 0);
-    HALFTONE_UNARY(softplus, std::log(1 + std::exp(a)), -9, 9, 0);
-    HALFTONE_UNARY(erf, std::erf(a), -3, 3, float_constant);
-    HALFTONE_UNARY(gelu_erf, a / 2 * (1 + std::erf(a / std::sqrt(2.0))), -0.5, 4, 4 * float_constant);
-    // silu's slope crosses zero, and is stated absolutely.
-    HALFTONE_UNARY(silu, a / (1 + std::exp(-a)), -9, 9, 0);
-    check<1, depth::value>(
-        device, "neg", [](auto& tape, const auto* x) { return ht::neg(tape, x[0]); }, [](auto a) { return -a; },
-        [](const std::vector<double>& at) { return -at[0]; }, {-3}, {3});
-    check<1, depth::value>(
-        device, "leaky_relu", [](auto& tape, const auto* x) { return ht::leaky_relu(tape, x[0], 0.25f); },
-        [](auto a) { return ht::where(a > 0, a, 0.25f * a); },
-        [](const std::vector<double>& at) { return at[0] > 0 ? at[0] : 0.25 * at[0]; }, {-3}, {3});
-}
-
-#undef HALFTONE_UNARY
-
 /// The functions with vector code of their own, and their slopes, in one kernel.
 template <class Device>
 void gradients(Device& device) {
@@ -203,6 +166,10 @@ void of_two_and_three(Device& device) {
         device, "addcdiv", [](auto& tape, const auto* x) { return ht::addcdiv(tape, x[0], x[1], x[2], 0.5f); },
         [](auto a, auto b, auto c) { return a + 0.5f * b / c; },
         [](const std::vector<double>& at) { return at[0] + 0.5 * at[1] / at[2]; }, {-3, -2, 0.5}, {3, 2, 4});
+    check<1, depth::value>(
+        device, "leaky_relu", [](auto& tape, const auto* x) { return ht::leaky_relu(tape, x[0], 0.25f); },
+        [](auto a) { return ht::where(a > 0, a, 0.25f * a); },
+        [](const std::vector<double>& at) { return at[0] > 0 ? at[0] : 0.25 * at[0]; }, {-3}, {3});
     check<1, depth::value>(
         device, "pow of a number", [](auto& tape, const auto* x) { return ht::pow(tape, x[0], 3); },
         [](auto a) { return ht::pow(a, 3); }, [](const std::vector<double>& at) { return at[0] * at[0] * at[0]; },

@@ -6,6 +6,7 @@
 
 #include <halftone/amp.hpp>
 
+#include "autodiff/function_checks.hpp"
 #include "autodiff/twice_apply_checks.hpp"
 #include "autodiff/twice_gpt.hpp"
 #include "autodiff/twice_table.hpp"
@@ -47,7 +48,7 @@ TEST_CASE_FIXTURE(fixture, "second derivatives of operations of one's own") {
 // By the rule of maps, which is tested above, from first and second derivatives that tests/kernel/map/derivative.cpp has of every function.
 #if defined(HALFTONE_FULL_TESTS)
 TEST_CASE_FIXTURE(fixture, "second derivatives of arithmetic by name") { twice_checks::check_arithmetic(device); }
-TEST_CASE_FIXTURE(fixture, "second derivatives of functions by name") { twice_checks::check_functions(device); }
+TEST_CASE_FIXTURE(fixture, "second derivatives of functions by name") { function_checks::check_twice(device); }
 #endif
 TEST_CASE_FIXTURE(fixture, "second derivatives of reductions along axes") { twice_checks::check_axis_reductions(device); }
 TEST_CASE_FIXTURE(fixture, "second derivatives of losses by name") { twice_checks::check_losses(device); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The named operations that a double-backward tape supports, each compared with central differences in double, on any device.
+/// The named operations that a double-backward tape supports, each compared with central differences in double, on any device;
+/// function_checks.hpp has the functions of one variable.
 /// twice_checks.hpp has those of layers, twice_conv2d.hpp convolutions; tests/compile_fail has operations that do not compile: twice_with_eight_bits,
 /// twice_record_without_rule, twice_apply_with_a_kernel, opaque_has_no_derivative.
 #pragma once
@@ -74,51 +75,6 @@ void check_arithmetic(Device& device) {
           [](double x, double) { return x / 0.75; }},
          {"pow by a number", [](auto& t, auto& x, auto&) { return ht::pow(t, x, 2.5f); },
           [](double x, double) { return std::pow(x, 2.5); }, 0.5, 1.5},
-         {"neg", [](auto& t, auto& x, auto&) { return ht::neg(t, x); }, [](double x, double) { return -x; }},
-         {"abs", [](auto& t, auto& x, auto&) { return ht::abs(t, x); }, [](double x, double) { return std::fabs(x); }},
-         {"reciprocal", [](auto& t, auto& x, auto&) { return ht::reciprocal(t, x); },
-          [](double x, double) { return 1 / x; }, 0.5, 1.5}});
-}
-
-template <class Device>
-void check_functions(Device& device) {
-    const auto logistic = [](double x) { return 1 / (1 + std::exp(-x)); };
-    check_pointwise<Device>(
-        device,
-        {{"sqrt", [](auto& t, auto&, auto& b) { return ht::sqrt(t, b); }, [](double, double b) { return std::sqrt(b); },
-          0.5, 1.5},
-         {"rsqrt", [](auto& t, auto& x, auto&) { return ht::rsqrt(t, x); },
-          [](double x, double) { return 1 / std::sqrt(x); }, 0.5, 1.5},
-         {"exp", [](auto& t, auto& x, auto&) { return ht::exp(t, x); }, [](double x, double) { return std::exp(x); }},
-         {"expm1", [](auto& t, auto& x, auto&) { return ht::expm1(t, x); },
-          [](double x, double) { return std::expm1(x); }},
-         {"log", [](auto& t, auto& x, auto&) { return ht::log(t, x); }, [](double x, double) { return std::log(x); },
-          0.5, 1.5},
-         {"log1p", [](auto& t, auto& x, auto&) { return ht::log1p(t, x); },
-          [](double x, double) { return std::log1p(x); }, -0.5, 1},
-         {"log2", [](auto& t, auto& x, auto&) { return ht::log2(t, x); }, [](double x, double) { return std::log2(x); },
-          0.5, 1.5},
-         {"log10", [](auto& t, auto& x, auto&) { return ht::log10(t, x); },
-          [](double x, double) { return std::log10(x); }, 0.5, 1.5},
-         {"sinh", [](auto& t, auto& x, auto&) { return ht::sinh(t, x); },
-          [](double x, double) { return std::sinh(x); }},
-         {"cosh", [](auto& t, auto& x, auto&) { return ht::cosh(t, x); },
-          [](double x, double) { return std::cosh(x); }},
-         {"tan", [](auto& t, auto& x, auto&) { return ht::tan(t, x); }, [](double x, double) { return std::tan(x); }},
-         {"tanh", [](auto& t, auto& x, auto&) { return ht::tanh(t, x); },
-          [](double x, double) { return std::tanh(x); }},
-         {"sigmoid", [](auto& t, auto& x, auto&) { return ht::sigmoid(t, x); },
-          [=](double x, double) { return logistic(x); }},
-         {"silu", [](auto& t, auto& x, auto&) { return ht::silu(t, x); },
-          [=](double x, double) { return x * logistic(x); }},
-         {"softplus", [](auto& t, auto& x, auto&) { return ht::softplus(t, x); },
-          [](double x, double) { return std::log1p(std::exp(x)); }},
-         {"gelu", [](auto& t, auto& x, auto&) { return ht::gelu(t, x); }, [](double x, double) { return gelu(x); }},
-         {"erf", [](auto& t, auto& x, auto&) { return ht::erf(t, x); }, [](double x, double) { return std::erf(x); }},
-         {"gelu_erf", [](auto& t, auto& x, auto&) { return ht::gelu_erf(t, x); },
-          [](double x, double) { return x / 2 * (1 + std::erf(x / std::sqrt(2.0))); }},
-         {"relu", [](auto& t, auto& x, auto&) { return ht::relu(t, x); },
-          [](double x, double) { return x > 0 ? x : 0; }},
          {"leaky_relu", [](auto& t, auto& x, auto&) { return ht::leaky_relu(t, x, 0.25f); },
           [](double x, double) { return x > 0 ? x : 0.25 * x; }},
          {"prelu", [](auto& t, auto& x, auto& b) { return ht::prelu(t, x, b); },

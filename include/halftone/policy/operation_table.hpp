@@ -8,7 +8,8 @@
 /// is PyTorch's; an operation that its lists do not have keeps its input's type, as_input. The kind (operation_kind in operations.hpp)
 /// decides what tables of policies, the ledger, lint, shadow runs and the count of work do with it.
 ///
-/// A file that needs all operations defines HALFTONE_OPERATION and includes this one, which takes the macro away again:
+/// A file that needs all operations defines HALFTONE_OPERATION and includes this one, which takes the macro away again; one that needs
+/// the functions of one variable, or all operations but those of layers, defines HALFTONE_FUNCTION or HALFTONE_LAYER_OPERATION:
 ///
 ///     #define HALFTONE_OPERATION(tag, category, kind, ...) std::string(op::tag::name),
 ///     #include <halftone/policy/operation_table.hpp>
@@ -17,6 +18,10 @@
 #ifndef HALFTONE_OPERATION
 #define HALFTONE_OPERATION(tag, category, kind, ...)
 #endif
+// For functions of each element of one variable: their kind is `function`, and further arguments have defaults.
+#ifndef HALFTONE_FUNCTION
+#define HALFTONE_FUNCTION(tag, category) HALFTONE_OPERATION(tag, category, function)
+#endif
 // For operations that take a layer's parameters, or that only layers call.
 #ifndef HALFTONE_LAYER_OPERATION
 #define HALFTONE_LAYER_OPERATION HALFTONE_OPERATION
@@ -24,30 +29,30 @@
 
 // clang-format off
 
-// Functions of each element of one variable; further arguments have defaults.
-HALFTONE_OPERATION(neg,        as_input,     function)
-HALFTONE_OPERATION(abs,        as_input,     function)
-HALFTONE_OPERATION(sqrt,       as_input,     function)
-HALFTONE_OPERATION(rsqrt,      fp32_on_cuda, function)
-HALFTONE_OPERATION(reciprocal, fp32_on_cuda, function)
-HALFTONE_OPERATION(exp,        fp32_on_cuda, function)
-HALFTONE_OPERATION(expm1,      fp32_on_cuda, function)
-HALFTONE_OPERATION(log,        fp32_on_cuda, function)
-HALFTONE_OPERATION(log1p,      fp32_on_cuda, function)
-HALFTONE_OPERATION(log2,       fp32_on_cuda, function)
-HALFTONE_OPERATION(log10,      fp32_on_cuda, function)
-HALFTONE_OPERATION(sinh,       fp32_on_cuda, function)
-HALFTONE_OPERATION(cosh,       fp32_on_cuda, function)
-HALFTONE_OPERATION(tan,        fp32_on_cuda, function)
-HALFTONE_OPERATION(tanh,       as_input,     function)
-HALFTONE_OPERATION(sigmoid,    as_input,     function)
-HALFTONE_OPERATION(softplus,   fp32_on_cuda, function)
-HALFTONE_OPERATION(erf,        as_input,     function)
-HALFTONE_OPERATION(relu,       as_input,     function)
-HALFTONE_OPERATION(leaky_relu, as_input,     function)
-HALFTONE_OPERATION(silu,       as_input,     function)
-HALFTONE_OPERATION(gelu,       as_input,     function)
-HALFTONE_OPERATION(gelu_erf,   as_input,     function)
+// Functions of each element of one variable.
+HALFTONE_FUNCTION(neg,        as_input)
+HALFTONE_FUNCTION(abs,        as_input)
+HALFTONE_FUNCTION(sqrt,       as_input)
+HALFTONE_FUNCTION(rsqrt,      fp32_on_cuda)
+HALFTONE_FUNCTION(reciprocal, fp32_on_cuda)
+HALFTONE_FUNCTION(exp,        fp32_on_cuda)
+HALFTONE_FUNCTION(expm1,      fp32_on_cuda)
+HALFTONE_FUNCTION(log,        fp32_on_cuda)
+HALFTONE_FUNCTION(log1p,      fp32_on_cuda)
+HALFTONE_FUNCTION(log2,       fp32_on_cuda)
+HALFTONE_FUNCTION(log10,      fp32_on_cuda)
+HALFTONE_FUNCTION(sinh,       fp32_on_cuda)
+HALFTONE_FUNCTION(cosh,       fp32_on_cuda)
+HALFTONE_FUNCTION(tan,        fp32_on_cuda)
+HALFTONE_FUNCTION(tanh,       as_input)
+HALFTONE_FUNCTION(sigmoid,    as_input)
+HALFTONE_FUNCTION(softplus,   fp32_on_cuda)
+HALFTONE_FUNCTION(erf,        as_input)
+HALFTONE_FUNCTION(relu,       as_input)
+HALFTONE_FUNCTION(leaky_relu, as_input)
+HALFTONE_FUNCTION(silu,       as_input)
+HALFTONE_FUNCTION(gelu,       as_input)
+HALFTONE_FUNCTION(gelu_erf,   as_input)
 
 // Other pointwise operations.
 HALFTONE_OPERATION(cast,        as_input,        pointwise)
@@ -133,4 +138,5 @@ HALFTONE_LAYER_OPERATION(adaptive_avg_pool2d,  as_input,      other)
 // clang-format on
 
 #undef HALFTONE_OPERATION
+#undef HALFTONE_FUNCTION
 #undef HALFTONE_LAYER_OPERATION

@@ -10,6 +10,7 @@
 #include <emulator/device.hpp>
 
 #include "autodiff/elementwise_checks.hpp"
+#include "autodiff/function_checks.hpp"
 #include "autodiff/region_checks.hpp"
 
 namespace emulator_models_free_operations_tests {
@@ -21,6 +22,7 @@ TEST_CASE("operations and losses by name on a GPU") {
     machine device{{.seed = 7}};
     elementwise_checks::gradients(device);
     elementwise_checks::further(device);
+    function_checks::check_functions(device);
 }
 
 TEST_CASE("joined tensors and custom operations on a GPU") {

@@ -6,6 +6,7 @@
 
 #include <halftone/kernel/device.hpp>
 
+#include "autodiff/function_checks.hpp"
 #include "autodiff/twice_apply_checks.hpp"
 #include "autodiff/twice_conv2d.hpp"
 #include "autodiff/twice_table.hpp"
@@ -57,7 +58,7 @@ TEST_CASE_FIXTURE(fixture, "second derivatives on the emulated machine: arithmet
     twice_checks::check_arithmetic(device);
 }
 TEST_CASE_FIXTURE(fixture, "second derivatives on the emulated machine: functions by name") {
-    twice_checks::check_functions(device);
+    function_checks::check_twice(device);
 }
 TEST_CASE_FIXTURE(fixture, "second derivatives on the emulated machine: losses by name") {
     twice_checks::check_losses(device);

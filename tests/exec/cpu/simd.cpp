@@ -15,6 +15,7 @@
 
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/exec/cpu/simd.hpp>
+#include <halftone/kernel/map/expression/function.hpp>
 #include <halftone/number.hpp>
 
 #include "exec/cpu/simd_functions.hpp"
@@ -87,6 +88,13 @@ double gelu_derivative(double x) {
     return gated_derivative(x, gelu_argument(x), 2 * std::sqrt(2 / std::numbers::pi) * (1 + 3 * 0.044715 * x * x));
 }
 
+namespace op = ht::symbolic::op;
+/// The bound that a function of expressions states.
+template <class Op>
+double in_ulps(double, double y) {
+    return Op::ulp * ulp(y);
+}
+
 struct definition {
     simd_function function;
     const char* name;
@@ -95,7 +103,7 @@ struct definition {
 };
 
 const definition definitions[] = {
-    {simd_function::exp, "exp", [](double x) { return std::exp(x); }, [](double, double y) { return 2 * ulp(y); }},
+    {simd_function::exp, "exp", [](double x) { return std::exp(x); }, in_ulps<op::exp>},
     {simd_function::exp_below_zero, "exp_below_zero", [](double x) { return std::exp(-std::fabs(x)); },
      [](double, double y) { return 2 * ulp(y); }},
     {simd_function::exp2_below_zero, "exp2_below_zero", [](double x) { return std::exp2(-std::fabs(x)); },
@@ -106,22 +114,22 @@ const definition definitions[] = {
     {simd_function::short_exp_below_zero, "short_exp_below_zero", [](double x) { return std::exp(-std::fabs(x)); },
      [](double x, double y) { return (0.875 + std::fabs(x) / 16) * 0x1p-18 * y + 0x1p-149; }},
     {simd_function::expm1, "expm1", [](double x) { return std::expm1(x); },
-     [](double, double y) { return 3 * ulp(y); }},
+     in_ulps<op::expm1>},
     {simd_function::log1p, "log1p", [](double x) { return std::log1p(x); },
-     [](double, double y) { return 3 * ulp(y); }},
+     in_ulps<op::log1p>},
     {simd_function::softplus, "softplus",
      [](double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); },
-     [](double, double y) { return 4 * ulp(y); }},
-    {simd_function::erf, "erf", [](double x) { return std::erf(x); }, [](double, double y) { return 2 * ulp(y); }},
+     in_ulps<op::softplus>},
+    {simd_function::erf, "erf", [](double x) { return std::erf(x); }, in_ulps<op::erf>},
     {simd_function::exp2, "exp2", [](double x) { return std::exp2(x); }, [](double, double y) { return 2 * ulp(y); }},
-    {simd_function::log, "log", [](double x) { return std::log(x); }, [](double, double y) { return 2 * ulp(y); }},
+    {simd_function::log, "log", [](double x) { return std::log(x); }, in_ulps<op::log>},
     {simd_function::rsqrt, "rsqrt", [](double x) { return 1 / std::sqrt(x); },
-     [](double, double y) { return 2 * ulp(y); }},
-    {simd_function::tanh, "tanh", [](double x) { return std::tanh(x); }, [](double, double y) { return 3 * ulp(y); }},
-    {simd_function::sigmoid, "sigmoid", sigmoid, [](double, double y) { return 3 * ulp(y); }},
+     in_ulps<op::rsqrt>},
+    {simd_function::tanh, "tanh", [](double x) { return std::tanh(x); }, in_ulps<op::tanh>},
+    {simd_function::sigmoid, "sigmoid", sigmoid, in_ulps<op::sigmoid>},
     {simd_function::tanh_derivative, "tanh_derivative", [](double x) { return 4 * sigmoid_derivative(2 * x); },
-     [](double, double y) { return 5 * ulp(y); }},
-    {simd_function::sigmoid_derivative, "sigmoid_derivative", sigmoid_derivative, [](double, double y) { return 5 * ulp(y); }},
+     in_ulps<op::tanh_derivative>},
+    {simd_function::sigmoid_derivative, "sigmoid_derivative", sigmoid_derivative, in_ulps<op::sigmoid_derivative>},
     {simd_function::silu, "silu", silu, gated_bound},
     {simd_function::gelu, "gelu", gelu, [](double x, double y) { return gated_bound(gelu_argument(x), y); }},
     {simd_function::silu_derivative, "silu_derivative", silu_derivative, [](double, double) { return 0x1p-21; }},
@@ -135,7 +143,7 @@ const definition definitions[] = {
     {simd_function::gelu_for_bfloat16, "gelu<bfloat16>", gelu,
      [](double x, double y) { return bfloat16_bound(gelu_argument(x), y); }},
     // Exact by IEEE 754.
-    {simd_function::sqrt, "sqrt", [](double x) { return std::sqrt(x); }, [](double, double y) { return ulp(y) / 2; }},
+    {simd_function::sqrt, "sqrt", [](double x) { return std::sqrt(x); }, in_ulps<op::sqrt>},
     {simd_function::round_even, "round_even", [](double x) { return std::nearbyint(x); },
      [](double, double) { return 0.0; }},
     {simd_function::abs, "abs", [](double x) { return std::fabs(x); }, [](double, double) { return 0.0; }},

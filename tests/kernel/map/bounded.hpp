@@ -72,6 +72,7 @@ namespace op = halftone::symbolic::op;
 inline double exact(double x, auto operation) { return halftone::scalar::apply(operation, x); }
 
 // Operations without rounding.
+inline bounded apply(op::negate, const bounded& a) { return -a; }
 inline bounded apply(op::abs, const bounded& a) { return {std::fabs(a.value), a.error}; }
 inline bounded apply(op::relu, const bounded& a) { return {std::max(a.value, 0.0), a.error}; }
 inline bounded apply(op::sign, const bounded& a) {
@@ -91,28 +92,39 @@ inline bounded apply(op::sqrt, const bounded& a) {
     return result(y, std::max(std::sqrt(a.above()) - y, y - std::sqrt(std::max(a.below(), 0.0))), unit);
 }
 
-// Functions with the bounds in exec/cpu/simd/math.simd.hpp.
+/// The error of an operation's value in float, in roundings.
+template <class Op>
+inline constexpr double stated = 2 * Op::ulp * unit;
+
+/// A function that states its error (kernel/map/expression/function.hpp), and is monotonic within the error of its operand.
+template <class Op>
+    requires halftone::detail::symbolic_function<Op>
+bounded apply(Op f, const bounded& a) {
+    const double y = exact(a.value, f);
+    return result(y, std::max(std::fabs(exact(a.above(), f) - y), std::fabs(exact(a.below(), f) - y)), stated<Op>);
+}
+// Functions whose inherited error is known more closely, or with the bounds in exec/cpu/simd/math.simd.hpp.
 inline bounded apply(op::exp, const bounded& a) {
     const double y = std::exp(a.value);
-    return result(y, y * std::expm1(a.error), 4 * unit);
+    return result(y, y * std::expm1(a.error), stated<op::exp>);
 }
-inline bounded apply(op::log, const bounded& a) { return result(std::log(a.value), a.error / a.below(), 4 * unit); }
+inline bounded apply(op::log, const bounded& a) { return result(std::log(a.value), a.error / a.below(), stated<op::log>); }
 inline bounded apply(op::rsqrt, const bounded& a) {
     const double y = 1 / std::sqrt(a.value);
-    return result(y, 1 / std::sqrt(a.below()) - y, 4 * unit);
+    return result(y, 1 / std::sqrt(a.below()) - y, stated<op::rsqrt>);
 }
 inline bounded apply(op::tanh, const bounded& a) {
-    return result(std::tanh(a.value), a.error * exact(a.least(), op::tanh_derivative{}), 6 * unit);
+    return result(std::tanh(a.value), a.error * exact(a.least(), op::tanh_derivative{}), stated<op::tanh>);
 }
 inline bounded apply(op::sigmoid, const bounded& a) {
-    return result(exact(a.value, op::sigmoid{}), a.error * exact(a.least(), op::sigmoid_derivative{}), 6 * unit);
+    return result(exact(a.value, op::sigmoid{}), a.error * exact(a.least(), op::sigmoid_derivative{}), stated<op::sigmoid>);
 }
 // The curvatures below are |sigmoid''| <= sigmoid', |tanh''| <= 2 tanh', |silu''| <= 1/2, |gelu''| <= 0.8.
 inline bounded apply(op::sigmoid_derivative, const bounded& a) {
-    return result(exact(a.value, op::sigmoid_derivative{}), a.error * exact(a.least(), op::sigmoid_derivative{}), 10 * unit);
+    return result(exact(a.value, op::sigmoid_derivative{}), a.error * exact(a.least(), op::sigmoid_derivative{}), stated<op::sigmoid_derivative>);
 }
 inline bounded apply(op::tanh_derivative, const bounded& a) {
-    return result(exact(a.value, op::tanh_derivative{}), 2 * a.error * exact(a.least(), op::tanh_derivative{}), 10 * unit);
+    return result(exact(a.value, op::tanh_derivative{}), 2 * a.error * exact(a.least(), op::tanh_derivative{}), stated<op::tanh_derivative>);
 }
 inline bounded apply(op::silu, const bounded& a) {
     return result(exact(a.value, op::silu{}), 1.1 * a.error, gated_error<float>(a.value));
@@ -144,19 +156,6 @@ bounded apply(op::short_form<Op, T>, const bounded& a) {
     return {y.value, y.error - gated_slope_error<float>() + gated_slope_error<T>()};
 }
 
-/// A function that is monotonic within the error of its operand.
-inline bounded monotonic(const bounded& a, double relative, auto operation) {
-    const double y = exact(a.value, operation);
-    return result(y, std::max(std::fabs(exact(a.above(), operation) - y), std::fabs(exact(a.below(), operation) - y)),
-                  relative);
-}
-inline bounded apply(op::expm1 f, const bounded& a) { return monotonic(a, 6 * unit, f); }
-inline bounded apply(op::log1p f, const bounded& a) { return monotonic(a, 6 * unit, f); }
-inline bounded apply(op::softplus f, const bounded& a) { return monotonic(a, 8 * unit, f); }
-inline bounded apply(op::erf f, const bounded& a) { return monotonic(a, 4 * unit, f); }
-inline bounded apply(op::sinh f, const bounded& a) { return monotonic(a, 8 * unit, f); }
-inline bounded apply(op::cosh f, const bounded& a) { return monotonic({std::fabs(a.value), a.error}, 8 * unit, f); }
-inline bounded apply(op::tan f, const bounded& a) { return monotonic(a, 8 * unit, f); }
 /// A function of two operands that is monotonic in each: its extremes are at the corners.
 inline bounded monotonic(const bounded& a, const bounded& b, double relative, auto operation) {
     const double y = halftone::scalar::apply(operation, a.value, b.value);

@@ -8,11 +8,9 @@
 /// Works for any type with the operators of a number whose namespace has exp, log, sqrt, tanh and erf, or functions `apply`
 /// for the operations that need them.
 ///
-/// Errors in float on a GPU: those that exec/cpu/simd/math.simd.hpp states for the CPU, because the CUDA Programming
-/// Guide gives expf, expm1f, logf and log1pf 1 ulp, tanhf and erff 2, and square roots and divisions 0.5; short forms
-/// (short_form.hpp) have the errors stated there for float16, whatever the type. sinh, cosh, tan, pow and atan2 are
-/// <cmath>'s on both devices: within 4 ulp according to that guide and to glibc's manual. nvcc's --use_fast_math is
-/// rejected.
+/// Errors in float on a GPU: function.hpp states those of functions; short forms (short_form.hpp) have the errors stated in
+/// exec/cpu/simd/math.simd.hpp for float16, whatever the type. pow and atan2 are <cmath>'s on both devices: within 4 ulp
+/// according to the CUDA Programming Guide and to glibc's manual.
 #pragma once
 
 #include <cmath>

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Every function of one variable in policy/operation_table.hpp, on any device: values and derivatives are PyTorch's (golden/operations.txt),
+/// in float within the bound that the function's expression states.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <halftone/autodiff/double_backward/double_backward.hpp>
+#include <halftone/autodiff/engine/hook.hpp>
+#include <halftone/autodiff/op/elementwise.hpp>
+#include <halftone/autodiff/op/pointwise.hpp>
+#include <halftone/autodiff/op/reduce.hpp>
+#include <halftone/tensor/host_tensor.hpp>
+
+#include "kernel/map/bounded.hpp"
+#include "support/bounds.hpp"
+#include "support/golden_operations.hpp"
+
+namespace function_checks {
+
+namespace ht = halftone;
+using support::bounded;
+using support::golden_operation;
+
+/// Calls f<tag>(call), where call(context, x) calls the function.
+template <class F>
+void for_each_function(const F& f) {
+#define HALFTONE_FUNCTION(tag, category) \
+    f.template operator()<ht::op::tag>([](auto& context, const auto& x) { return ht::tag(context, x); });
+#include <halftone/policy/operation_table.hpp>
+}
+
+/// The expression of the last operation of a tape, and its derivatives, as functions of a number with its error.
+struct expression_hook : ht::detail::tape_hook {
+    using tape_hook::tape_hook;
+    std::function<bounded(bounded)> value, slope, curvature;
+
+    template <class Record>
+    void record(const Record& r) {
+        const auto e = r.expression.template at<0>();
+        const auto of = [](const auto& function) {
+            return [function](bounded x) { return ht::scalar::evaluate(function, &x); };
+        };
+        value = of(e), slope = of(ht::derivative<0>(e)), curvature = of(ht::derivative<0>(ht::derivative<0>(e)));
+    }
+};
+
+template <class T>
+std::vector<T> places_of(const std::vector<golden_operation::point>& points) {
+    std::vector<T> x;
+    for (const auto& p : points) x.push_back(static_cast<T>(p.x));
+    return x;
+}
+template <class Device, class T, int Rank>
+std::vector<double> numbers_of(Device& device, const ht::view<T, Rank>& v) {
+    std::vector<std::remove_const_t<T>> copy(static_cast<std::size_t>(v.size()));
+    device.memory().read(copy.data(), v.data(), copy.size() * sizeof(T));
+    return {copy.begin(), copy.end()};
+}
+
+/// What a value in double may differ from PyTorch's by: both round a few times.
+inline double in_double(double want) { return 16 * ht::unit_roundoff<double> * (std::fabs(want) + 1); }
+
+/// Equal infinities, NaNs and signs of zero, or close to it.
+inline void check_other(double got, double want, double bound) {
+    if (std::isnan(want) || std::isinf(want)) {
+        CHECK(std::isnan(got) == std::isnan(want));
+        if (std::isinf(want)) CHECK(got == want);
+    } else {
+        CHECK(std::fabs(got - want) <= bound);
+        if (want == 0) CHECK(std::signbit(got) == std::signbit(want));
+    }
+}
+
+/// Values in T at the other places: zeros, infinities, NaN.
+template <class T, class Device, class Call>
+void check_others(Device& device, const golden_operation& golden, const Call& call) {
+    const std::vector<T> x = places_of<T>(golden.others);
+    ht::inference<Device> context{device};
+    const auto n = static_cast<ht::extent>(x.size());
+    const auto in = ht::to_device(device, ht::const_view<T, 1>(x.data(), {n}));
+    const auto y = numbers_of(device, call(context, context.constant(in.const_view())).view());
+    for (std::size_t i = 0; i < x.size(); ++i) {
+        CAPTURE(golden.others[i].x);
+        check_other(y[i], golden.others[i].value, 8 * ht::unit_roundoff<float> * std::fabs(golden.others[i].value));
+    }
+}
+
+/// In float: values of the kernel, which between PyTorch's numbers are compared with the expression in double; and both derivatives of the
+/// expression.
+template <class Device, class Call>
+void check_in_float(Device& device, const golden_operation& golden, const Call& call) {
+    std::vector<float> x = places_of<float>(golden.points);
+    const float first = x.front(), step = (x.back() - first) / 400;
+    for (int i = 0; i < 400; ++i) x.push_back(first + step * static_cast<float>(i));
+    const auto n = static_cast<ht::extent>(x.size());
+    const auto in = ht::to_device(device, ht::const_view<float, 1>(x.data(), {n}));
+    ht::detail::hooked_tape<Device, expression_hook> tape{device};
+    const std::vector<double> y = numbers_of(device, call(tape, tape.leaf(in.const_view())).view());
+    const expression_hook& e = tape.hook();
+    REQUIRE(e.value);
+    support::comparison values, slopes, curvatures;
+    for (std::size_t i = golden.points.size(); i < x.size(); ++i) {
+        const bounded want = e.value(static_cast<double>(x[i]));
+        values.expect(y[i], want.value, want.error);
+    }
+    for (std::size_t i = 0; i < golden.points.size(); ++i) {
+        const auto& p = golden.points[i];
+        const bounded slope = e.slope(p.x), curvature = e.curvature(p.x);
+        values.expect(y[i], p.value, e.value(p.x).error + in_double(p.value));
+        // A constant of an expression is a float.
+        const double constant = 2 * support::unit;
+        slopes.expect(slope.value, p.slope, slope.error + constant * std::fabs(p.slope) + in_double(p.slope));
+        curvatures.expect(curvature.value, p.curvature,
+                          curvature.error + constant * std::fabs(p.curvature) + in_double(p.curvature));
+    }
+    CHECK(values.within());
+    CHECK(slopes.within());
+    CHECK(curvatures.within());
+}
+
+/// In double: values and gradients of the kernels.
+template <class Device, class Call>
+void check_in_double(Device& device, const golden_operation& golden, const Call& call) {
+    const std::vector<double> x = places_of<double>(golden.points);
+    const auto n = static_cast<ht::extent>(x.size());
+    const auto in = ht::to_device(device, ht::const_view<double, 1>(x.data(), {n}));
+    ht::tape tape{device};
+    const auto leaf = tape.leaf(in.const_view());
+    const auto y = call(tape, leaf);
+    tape.backward(ht::sum(tape, y));
+    const std::vector<double> values = numbers_of(device, y.view()), slopes = numbers_of(device, tape.gradient(leaf));
+    for (std::size_t i = 0; i < x.size(); ++i) {
+        CAPTURE(x[i]);
+        CHECK(std::fabs(values[i] - golden.points[i].value) <= in_double(golden.points[i].value));
+        CHECK(std::fabs(slopes[i] - golden.points[i].slope) <= in_double(golden.points[i].slope));
+    }
+}
+
+/// In float, on a tape for second derivatives: the sum of w f'(x), differentiated.
+template <class Device, class Call>
+void check_second_derivative(Device& device, const golden_operation& golden, const Call& call) {
+    const std::vector<float> x = places_of<float>(golden.points);
+    std::vector<float> w;
+    for (std::size_t i = 0; i < x.size(); ++i) w.push_back(i % 2 == 0 ? 0.5f : -2.0f);
+    const auto n = static_cast<ht::extent>(x.size());
+    const auto in = ht::to_device(device, ht::const_view<float, 1>(x.data(), {n}));
+    const auto weights = ht::to_device(device, ht::const_view<float, 1>(w.data(), {n}));
+    ht::detail::hooked_tape<Device, expression_hook> once{device};
+    call(once, once.leaf(in.const_view()));
+    ht::tape tape{device, ht::double_backward};
+    const auto leaf = tape.leaf(in.const_view());
+    const auto slopes = tape.gradients(ht::sum(tape, call(tape, leaf)), leaf);
+    tape.backward(ht::sum(tape, ht::mul(tape, slopes.of(leaf), tape.constant(weights.const_view()))));
+    const std::vector<double> got = numbers_of(device, tape.gradient(leaf));
+    support::comparison curvatures;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+        const auto& p = golden.points[i];
+        // Two more roundings of the result, and one of each constant.
+        const double bound = once.hook().curvature(p.x).error + 4 * support::unit * std::fabs(p.curvature) + in_double(p.curvature);
+        const auto weight = static_cast<double>(w[i]);
+        curvatures.expect(got[i], weight * p.curvature, std::fabs(weight) * bound);
+    }
+    CHECK(curvatures.within());
+}
+
+template <class Device>
+void check_twice(Device& device) {
+    const support::golden_operations golden = support::read_golden_operations();
+    for_each_function([&]<class Op>(const auto& call) {
+        CAPTURE(std::string(Op::name));
+        const golden_operation& of = golden.of(Op::name);
+        // The gradient of a function that is linear piece by piece depends on no leaf.
+        if (std::any_of(of.points.begin(), of.points.end(), [](const auto& p) { return p.curvature != 0; }))
+            check_second_derivative(device, of, call);
+    });
+}
+
+template <class Device>
+void check_functions(Device& device) {
+    const support::golden_operations golden = support::read_golden_operations();
+    for_each_function([&]<class Op>(const auto& call) {
+        CAPTURE(std::string(Op::name));
+        const golden_operation& of = golden.of(Op::name);
+        REQUIRE_MESSAGE(of.points.size() > 3, "golden/operations.txt: the line has no range of x");
+        check_in_float(device, of, call);
+        check_in_double(device, of, call);
+        check_others<float>(device, of, call);
+        check_others<double>(device, of, call);
+    });
+}
+
+}  // namespace function_checks
