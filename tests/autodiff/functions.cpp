@@ -8,7 +8,11 @@
 
 #include "autodiff/function_checks.hpp"
 
+namespace autodiff_functions_tests {
+
 TEST_CASE("functions of one variable: values and derivatives are PyTorch's") {
     halftone::cpu device{{.threads = 1}};
     function_checks::check_functions(device);
 }
+
+}  // namespace autodiff_functions_tests

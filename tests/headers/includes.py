@@ -52,8 +52,13 @@ ALSO = {'string': ('string_view',), 'map': ('utility',), 'tuple': ('utility',), 
         'iostream': ('string', 'iterator'), 'ostream': ('string', 'iterator'), 'istream': ('string', 'iterator')}
 
 
+# A row of a table that a macro reads: names of the table, and no use of what else has them.
+ROW = r'(?m)^HALFTONE_[A-Z_]+\(([^()]*)\)'
+TABLE, TAGS = 'include/halftone/policy/operation_table.hpp', 'include/halftone/policy/operations.hpp'
+
+
 def code_of(text):
-    text = re.sub(r'//[^\n]*', '', text)
+    text = re.sub(ROW, '', re.sub(r'//[^\n]*', '', text))
     return re.sub(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'', ' ', text)
 
 
@@ -66,6 +71,8 @@ def names_of(files, is_qualified):
                 members.add(tag.name)
         elif tag.kind in api.NAMED:
             declared[tag.name].add(tag.file)
+    for row in re.findall(ROW, '\n'.join(api.lines_of(TABLE))):
+        declared[row.split(',')[0]].add(TAGS)
     others = set() if is_qualified else members | SEVERAL_MEANINGS
     return {name: where for name, where in declared.items()
             if name not in others and len(name) > 3 and not name.startswith(('operator', '__anon'))}
