@@ -10,17 +10,7 @@
 #include <halftone/kernel/optimizer_step/rule/all.hpp>
 #include <halftone/kernel/optimizer_step/rule/in_double.hpp>
 
-#define HALFTONE_BODY <halftone/kernel/optimizer_step/rule/adafactor.simd.hpp>
-#include <halftone/exec/cpu/each_set.hpp>
-#define HALFTONE_BODY <halftone/kernel/optimizer_step/rule/adamw.simd.hpp>
-#include <halftone/exec/cpu/each_set.hpp>
-#define HALFTONE_BODY <halftone/kernel/optimizer_step/rule/assign.simd.hpp>
-#include <halftone/exec/cpu/each_set.hpp>
-#define HALFTONE_BODY <halftone/kernel/optimizer_step/rule/lion.simd.hpp>
-#include <halftone/exec/cpu/each_set.hpp>
-#define HALFTONE_BODY <halftone/kernel/optimizer_step/rule/muon.simd.hpp>
-#include <halftone/exec/cpu/each_set.hpp>
-#define HALFTONE_BODY <halftone/kernel/optimizer_step/rule/sgd.simd.hpp>
+#define HALFTONE_BODY <halftone/kernel/optimizer_step/rule/updates.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>
 #define HALFTONE_BODY <halftone/kernel/optimizer_step/cpu.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>

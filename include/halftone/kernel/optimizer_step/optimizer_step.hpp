@@ -28,7 +28,7 @@
 ///     scalars scalars_of(rates, step) const;              computes them for a step, on the host and on the device
 ///     template <class State> static consteval bool check_state();      rejects types that cannot hold its moments
 ///
-/// and, in a body (rule/<name>.simd.hpp) that is compiled for floats and for the vectors of each instruction set,
+/// and, in a body (rule/updates.simd.hpp) that is compiled for floats and for the vectors of each instruction set,
 /// `updated(scalars, w, g, moments, keeps)`, which returns the new parameter and updates the moments in place.
 #pragma once
 

@@ -43,10 +43,12 @@ HALFTONE_HD HALFTONE_INLINE double select(bool condition, double yes, double no)
 
 #undef HALFTONE_SET
 #define HALFTONE_SET kernel::on_device::floats
-#include <halftone/kernel/optimizer_step/rule/single.hpp>
+#define HALFTONE_RULE HALFTONE_HD HALFTONE_INLINE
+#include <halftone/kernel/optimizer_step/rule/updates.simd.hpp>
 #undef HALFTONE_SET
 #define HALFTONE_SET kernel::on_device::doubles
-#include <halftone/kernel/optimizer_step/rule/single.hpp>
+#define HALFTONE_RULE HALFTONE_HD HALFTONE_INLINE
+#include <halftone/kernel/optimizer_step/rule/updates.simd.hpp>
 #undef HALFTONE_SET
 #define HALFTONE_SET portable
 

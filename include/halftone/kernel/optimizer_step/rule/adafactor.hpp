@@ -7,7 +7,7 @@
 ///
 ///     kernel::adafactor_rule rule{.beta2_decay = -0.8, .epsilon1 = 0x1p-23};     // moment: the columns' variance, only read
 ///
-/// optimizer_step.hpp has the contract, adafactor.simd.hpp the update of one parameter.
+/// optimizer_step.hpp has the contract, updates.simd.hpp the update of one parameter.
 #pragma once
 
 #include <cmath>

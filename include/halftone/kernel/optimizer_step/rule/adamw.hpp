@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The rule of AdamW (Loshchilov and Hutter 2019), as torch.optim.AdamW: optimizer_step.hpp has the contract,
-/// adamw.simd.hpp the update of one parameter.
+/// updates.simd.hpp the update of one parameter.
 ///
 ///     kernel::adamw_rule rule{.beta1 = 0.9, .beta2 = 0.95};        // moments: the means of gradients and of their squares
 ///

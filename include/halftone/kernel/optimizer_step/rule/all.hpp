@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Includes every rule. A new rule is added here, in ../cpu.hpp and in single.hpp.
+/// Includes every rule; updates.simd.hpp has their updates.
 #pragma once
 
 #include <halftone/kernel/optimizer_step/rule/adafactor.hpp>

@@ -2,7 +2,7 @@
 /// \file
 /// The rule of Lion (Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms", algorithm 2): a parameter
 /// changes by the learning rate times the sign of a mean of gradients. optimizer_step.hpp has the contract,
-/// lion.simd.hpp the update of one parameter.
+/// updates.simd.hpp the update of one parameter.
 ///
 ///     kernel::lion_rule rule{.beta1 = 0.95, .beta2 = 0.98};                  // one moment: the mean of gradients
 ///

@@ -6,7 +6,7 @@
 ///     kernel::muon_momentum_rule{.momentum = 0.95}      // writes the direction to master; one moment: the momentum
 ///     kernel::muon_rule{.ratio = 1.5}                   // gradient: the orthogonal direction
 ///
-/// optimizer_step.hpp has the contract, muon.simd.hpp the update of one parameter.
+/// optimizer_step.hpp has the contract, updates.simd.hpp the update of one parameter.
 #pragma once
 
 #include <halftone/kernel/common/update/records.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The rule of stochastic gradient descent with momentum, as torch.optim.SGD: the first step sets the momentum to the
-/// gradient. optimizer_step.hpp has the contract, sgd.simd.hpp the update of one parameter.
+/// gradient. optimizer_step.hpp has the contract, updates.simd.hpp the update of one parameter.
 ///
 ///     kernel::sgd_rule rule{.momentum = 0.9, .kind = kernel::momentum_kind::nesterov};
 ///
