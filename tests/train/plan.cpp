@@ -228,4 +228,24 @@ TEST_CASE("the largest micro-batch within a budget") {
     CHECK_THROWS_AS(static_cast<void>(ht::largest_within(1, 0, plan_of)), ht::argument_error);
 }
 
+TEST_CASE("the cheapest way within a budget, and without one that with the lowest peak") {
+    struct way {
+        int cost;
+        std::size_t peak;
+    };
+    const std::vector<way> ways{{3, 10}, {1, 30}, {2, 20}, {2, 15}};
+    const auto plan_of = [](const way& w) {
+        ht::memory_plan plan;
+        plan.peak_bytes = w.peak;
+        return plan;
+    };
+    const auto peak_within = [&](std::size_t budget) { return ht::cheapest_within(budget, ways, plan_of).way.peak; };
+    CHECK(peak_within(30) == 30);
+    CHECK(peak_within(29) == 20);
+    CHECK(peak_within(14) == 10);
+    CHECK_FALSE(ht::cheapest_within(9, ways, plan_of).fits);
+    CHECK(peak_within(9) == 10);
+    CHECK_THROWS_AS(static_cast<void>(ht::cheapest_within(9, std::vector<way>{}, plan_of)), ht::argument_error);
+}
+
 }  // namespace train_plan_tests

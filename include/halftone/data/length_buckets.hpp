@@ -105,8 +105,6 @@ class bucketed_data {
     }
 
     const length_buckets& buckets() const { return buckets_; }
-    /// The sequences of a bucket, by their numbers.
-    const std::vector<std::size_t>& of_bucket(std::size_t bucket) const { return of_bucket_[bucket]; }
 
     /// sample() draws its rows at random, so that none is left out or comes twice by the size of a step.
     static constexpr bool draws_at_random = true;

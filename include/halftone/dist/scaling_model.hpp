@@ -97,8 +97,6 @@ struct scaling_row {
     double wire_seconds = 0;      ///< in which something is sent
     double hidden_seconds = 0;    ///< of these, in which the device computes
     double efficiency = 1;        ///< the time on one device / step_seconds
-    /// Steps of one device that all ranks do in the time of one.
-    double speedup() const { return efficiency * ranks; }
 };
 
 namespace detail {

@@ -55,10 +55,8 @@ class arena {
 
     /// Bytes in use now.
     std::size_t live() const { return live_; }
-    /// The largest number of bytes in use at one time since the arena was constructed, or since reset_peak().
+    /// The largest number of bytes in use at one time since the arena was constructed.
     std::size_t peak() const { return peak_; }
-    /// Sets the peak to the bytes in use now.
-    void reset_peak() { peak_ = live_; }
     /// Bytes taken from the resource, used or not.
     std::size_t reserved() const { return blocks_->reserved(); }
     /// How the blocks of the present or last step are placed, in a sentence: a planned arena says whether the step

@@ -19,7 +19,7 @@
 /// are alike, and of equally many the first ones save the most: their values are computed again after those of later
 /// blocks have been freed. More blocks never need more memory, so that their least number is found by bisection.
 ///
-/// observe/memory/budget.hpp chooses among any candidates of your own.
+/// ht::cheapest_within (observe/memory/plan.hpp) chooses among any candidates of your own.
 #pragma once
 
 #include <algorithm>

@@ -257,5 +257,33 @@ extent largest_within(std::size_t budget, extent most, const PlanOf& plan_of) {
     return fitting;
 }
 
+/// A way to run a program: a struct of the settings that save memory, with a member `cost`, the program's time in any unit.
+template <class Way>
+struct budget_choice {
+    Way way{};
+    memory_plan plan{};
+    bool fits = false;  ///< false: no way is within the budget, and this one has the lowest peak
+};
+
+/// The cheapest of `ways` whose plan, plan_of(way), has a peak of at most `budget` bytes; of equally cheap ones the first.
+/// If no way fits, that with the lowest peak. Throws argument_error for no ways.
+///
+///     const auto choice = ht::cheapest_within(budget, ways, [&](const way& w) { return ht::plan(device, training(w)); });
+///     if (choice.fits) train(choice.way);
+template <class Way, class PlanOf>
+budget_choice<Way> cheapest_within(std::size_t budget, std::vector<Way> ways, const PlanOf& plan_of) {
+    if (ways.empty()) fail<argument_error>("cheapest_within: no ways to choose from");
+    std::stable_sort(ways.begin(), ways.end(), [](const Way& a, const Way& b) { return a.cost < b.cost; });
+    budget_choice<Way> least;
+    for (const Way& way : ways) {
+        memory_plan plan = plan_of(way);
+        const bool fits = plan.peak_bytes <= budget;
+        if (fits || &way == &ways.front() || plan.peak_bytes < least.plan.peak_bytes)
+            least = {way, std::move(plan), fits};
+        if (fits) break;
+    }
+    return least;
+}
+
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

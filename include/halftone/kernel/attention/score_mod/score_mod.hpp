@@ -149,7 +149,7 @@ auto prefix_lm(const V& lengths, extent first_query = from_the_end) {
 namespace detail {
 
 // The indices of an expression's arguments.
-inline constexpr int mod_score = 0, mod_batch = 1, mod_head = 2, mod_query = 3, mod_key = 4, mod_arguments = 5;
+inline constexpr int mod_score = 0, mod_batch = 1, mod_head = 2, mod_query = 3, mod_key = 4;
 
 // The arguments other than the score.
 inline constexpr symbolic::argument<mod_batch> batch_symbol{};

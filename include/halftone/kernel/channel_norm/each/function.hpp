@@ -34,8 +34,6 @@ using image_in = const_view<element_in<V>, 4>;
 template <class V>
 using image_out = view<element_in<V>, 4>;
 template <class V>
-using vector_in = const_view<element_in<V>, 1>;
-template <class V>
 using vector_out = view<element_in<V>, 1>;
 
 template <class X, class Y>
