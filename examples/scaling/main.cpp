@@ -19,27 +19,27 @@ namespace ht = halftone;
 namespace {
 
 int run(const options& o) {
-    const ht::scaling_subject s = make_subject(o);
-    const ht::scaling_machine machine{.within = {1e9 * o.bandwidth[0], 1e-6 * o.latency[0]},
-                                      .between = {1e9 * o.bandwidth[1], 1e-6 * o.latency[1]},
-                                      .per_node = static_cast<int>(o.per_node),
-                                      .at_once = static_cast<int>(o.at_once)};
+    const scaling::subject s = make_subject(o);
+    const scaling::machine machine{.within = {1e9 * o.bandwidth[0], 1e-6 * o.latency[0]},
+                                   .between = {1e9 * o.bandwidth[1], 1e-6 * o.latency[1]},
+                                   .per_node = static_cast<int>(o.per_node),
+                                   .at_once = static_cast<int>(o.at_once)};
     // Backward passes have about twice the arithmetic of forward passes; the layers tell how much.
     double forward = 0, backward = 0;
-    for (const ht::scaling_layer& l : s.layers) forward += l.forward_flops, backward += l.backward_flops;
+    for (const scaling::layer& l : s.layers) forward += l.forward_flops, backward += l.backward_flops;
     const double passes = o.step_seconds - o.update_seconds;
-    const ht::scaling_times measured{.forward = passes * forward / (forward + backward),
-                                     .backward = passes * backward / (forward + backward),
-                                     .update = o.update_seconds};
+    const scaling::times measured{.forward = passes * forward / (forward + backward),
+                                  .backward = passes * backward / (forward + backward),
+                                  .update = o.update_seconds};
     std::vector<scaled> all;
     for (const int zero : o.zero) {
-        const ht::scaling_strategy how{.zero = zero, .units = o.units, .micro_batches = static_cast<int>(o.accumulation)};
-        all.push_back({how, ht::scaling_table(s, how, machine, measured, static_cast<int>(o.ranks))});
+        const scaling::strategy how{.zero = zero, .units = o.units, .micro_batches = static_cast<int>(o.accumulation)};
+        all.push_back({how, scaling::table(s, how, machine, measured, static_cast<int>(o.ranks))});
     }
     std::cout << subject_text(o, s) << '\n';
     for (const scaled& each : all) {
         std::cout << '\n' << each.name() << '\n';
-        ht::print_scaling(std::cout, each.rows);
+        scaling::print(std::cout, each.rows);
     }
     if (!o.json.empty()) write_file(o.json, table_json(o, s, all));
     if (!o.html.empty()) write_file(o.html, table_html(o, s, all));

@@ -18,7 +18,7 @@ std::string text(const char* format, Values... values) {
     return line;
 }
 
-std::size_t elements_of(const ht::scaling_subject& s) {
+std::size_t elements_of(const scaling::subject& s) {
     std::size_t n = 0;
     for (const ht::store_entry& e : s.parameters.entries) n += e.count;
     return n;
@@ -32,7 +32,7 @@ std::string chart_of(const std::vector<scaled>& all, ht::detail::chart c, const 
     c.has_powers_of_two = true;
     for (const scaled& s : all) {
         ht::detail::chart_line line{.name = s.name(), .colour = s.how.zero, .points = {}};
-        for (const ht::scaling_row& r : s.rows) line.points.push_back({static_cast<double>(r.ranks), of(r)});
+        for (const scaling::row& r : s.rows) line.points.push_back({static_cast<double>(r.ranks), of(r)});
         c.lines.push_back(std::move(line));
     }
     return c.svg();
@@ -44,7 +44,7 @@ std::string memory_chart(const scaled& s) {
     const auto add = [&](const char* name, int colour, const auto& of) {
         ht::detail::chart_line line{.name = name, .colour = colour, .points = {}};
         double most = 0;
-        for (const ht::scaling_row& r : s.rows) {
+        for (const scaling::row& r : s.rows) {
             line.points.push_back({static_cast<double>(r.ranks), mebibytes(of(r.memory))});
             most = std::max(most, line.points.back().y);
         }
@@ -52,9 +52,9 @@ std::string memory_chart(const scaled& s) {
     };
     for (int k = 0; k < ht::memory_kinds; ++k) {
         const auto kind = static_cast<ht::memory_kind>(k);
-        add(ht::name(kind), k, [kind](const ht::rank_memory& m) { return m.of(kind); });
+        add(ht::name(kind), k, [kind](const scaling::rank_memory& m) { return m.of(kind); });
     }
-    add("for a while", 7, [](const ht::rank_memory& m) { return m.gathered + m.wire; });
+    add("for a while", 7, [](const scaling::rank_memory& m) { return m.gathered + m.wire; });
     return c.svg();
 }
 
@@ -64,8 +64,8 @@ std::string table_of(const scaled& s) {
                        "<th class=\"n wide\">masters</th><th class=\"n wide\">copies</th><th class=\"n wide\">gradients</th>"
                        "<th class=\"n wide\">moments</th><th class=\"n wide\">for a while</th><th class=\"n wide\">received, MiB</th>"
                        "<th class=\"n\">step, ms</th><th class=\"n wide\">hidden</th><th class=\"n\">of ideal</th></tr>\n";
-    for (const ht::scaling_row& r : s.rows) {
-        const ht::rank_memory& m = r.memory;
+    for (const scaling::row& r : s.rows) {
+        const scaling::rank_memory& m = r.memory;
         const auto cell = [](const std::string& value, const char* kind = "n") { return std::string("<td class=\"") + kind + "\">" + value + "</td>"; };
         const auto mib = [](std::uint64_t bytes) { return text("%.2f", mebibytes(bytes)); };
         page += "<tr>" + cell(text("%d", r.ranks)) + cell(mib(m.total())) + cell(mib(m.of(ht::memory_kind::master)), "n wide") +
@@ -80,13 +80,13 @@ std::string table_of(const scaled& s) {
 
 }  // namespace
 
-std::string subject_text(const options& o, const ht::scaling_subject& s) {
+std::string subject_text(const options& o, const scaling::subject& s) {
     return text("a GPT of %lld blocks of width %lld, %s, %.4g million parameters; of each rank %lld x %lld windows of %lld tokens",
                 static_cast<long long>(o.layers), static_cast<long long>(o.width), o.policy.c_str(), 1e-6 * static_cast<double>(elements_of(s)),
                 static_cast<long long>(o.accumulation), static_cast<long long>(o.batch), static_cast<long long>(o.context));
 }
 
-std::string table_json(const options& o, const ht::scaling_subject& s, const std::vector<scaled>& all) {
+std::string table_json(const options& o, const scaling::subject& s, const std::vector<scaled>& all) {
     nlohmann::ordered_json j{{"model", {{"policy", o.policy}, {"layers", o.layers}, {"heads", o.heads}, {"width", o.width},
                                         {"context", o.context}, {"vocabulary", o.vocabulary}, {"parameters", elements_of(s)},
                                         {"batch", o.batch}, {"accumulation", o.accumulation}}},
@@ -96,7 +96,7 @@ std::string table_json(const options& o, const ht::scaling_subject& s, const std
                              {"strategies", nlohmann::ordered_json::array()}};
     for (const scaled& each : all) {
         nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-        for (const ht::scaling_row& r : each.rows) {
+        for (const scaling::row& r : each.rows) {
             nlohmann::ordered_json memory;
             for (int k = 0; k < ht::memory_kinds; ++k) memory[ht::name(static_cast<ht::memory_kind>(k))] = r.memory.bytes[static_cast<std::size_t>(k)];
             memory["gathered"] = r.memory.gathered;
@@ -111,18 +111,21 @@ std::string table_json(const options& o, const ht::scaling_subject& s, const std
     return j.dump(1) + "\n";
 }
 
-std::string table_html(const options& o, const ht::scaling_subject& s, const std::vector<scaled>& all) {
+std::string table_html(const options& o, const scaling::subject& s, const std::vector<scaled>& all) {
     std::string page = ht::detail::page_begin("From 1 to " + std::to_string(o.ranks) + " devices", ht::detail::chart_style);
     page += "<p>Predicted for " + ht::detail::escaped(subject_text(o, s)) + ". " +
             text("A step takes %.4g ms on one device; %lld ranks in each node, %.4g GB/s and %.4g us within it, %.4g GB/s and %.4g us "
                  "between nodes.",
                  1e3 * o.step_seconds, static_cast<long long>(o.per_node), o.bandwidth[0], o.latency[0], o.bandwidth[1], o.latency[1]) +
             " Each rank has its own batch, so that n ranks do n times the work of one.</p>\n<div class=\"charts\">\n";
-    page += chart_of(all, {.title = "Memory of a rank", .unit = "MiB", .from_zero = true}, [](const ht::scaling_row& r) { return mebibytes(r.memory.total()); });
-    page += chart_of(all, {.title = "Step", .unit = "ms", .from_zero = true}, [](const ht::scaling_row& r) { return 1e3 * r.step_seconds; });
-    page += chart_of(all, {.title = "Efficiency", .unit = "% of ideal", .from_zero = true}, [](const ht::scaling_row& r) { return 100 * r.efficiency; });
+    page += chart_of(all, {.title = "Memory of a rank", .unit = "MiB", .from_zero = true},
+                     [](const scaling::row& r) { return mebibytes(r.memory.total()); });
+    page += chart_of(all, {.title = "Step", .unit = "ms", .from_zero = true},
+                     [](const scaling::row& r) { return 1e3 * r.step_seconds; });
+    page += chart_of(all, {.title = "Efficiency", .unit = "% of ideal", .from_zero = true},
+                     [](const scaling::row& r) { return 100 * r.efficiency; });
     page += chart_of(all, {.title = "Received by a rank in a step", .unit = "MiB", .from_zero = true},
-                     [](const ht::scaling_row& r) { return mebibytes(r.traffic.total()); });
+                     [](const scaling::row& r) { return mebibytes(r.traffic.total()); });
     for (const scaled& each : all) page += memory_chart(each);
     page += "</div>\n";
     for (const scaled& each : all) page += table_of(each);

@@ -6,19 +6,18 @@
 #include <string>
 #include <vector>
 
-#include <halftone/dist/scaling_model.hpp>
-
+#include "model.hpp"
 #include "options.hpp"
 
 struct scaled {
-    halftone::scaling_strategy how;
-    std::vector<halftone::scaling_row> rows;
+    scaling::strategy how;
+    std::vector<scaling::row> rows;
     std::string name() const { return how.zero == 0 ? "data parallel" : "ZeRO " + std::to_string(how.zero); }
 };
 
 /// What was asked for, in words: "a GPT of 4 blocks of width 256, ...".
-std::string subject_text(const options& o, const halftone::scaling_subject& s);
+std::string subject_text(const options& o, const scaling::subject& s);
 /// The table as JSON text.
-std::string table_json(const options& o, const halftone::scaling_subject& s, const std::vector<scaled>& all);
+std::string table_json(const options& o, const scaling::subject& s, const std::vector<scaled>& all);
 /// A page with the curves and the table; it loads nothing.
-std::string table_html(const options& o, const halftone::scaling_subject& s, const std::vector<scaled>& all);
+std::string table_html(const options& o, const scaling::subject& s, const std::vector<scaled>& all);

@@ -33,7 +33,7 @@ struct micro_batch {
 
 /// Two steps, in which every buffer gets its size.
 template <class Policy>
-ht::memory_plan plan_of(ht::cpu& device, const options& o, ht::scaling_parameters& parameters) {
+ht::memory_plan plan_of(ht::cpu& device, const options& o, scaling::parameter_set& parameters) {
     const micro_batch batch(o);
     return ht::plan(device, [&](auto& twin) {
         auto model = make_model<Policy>(twin, o);
@@ -41,7 +41,7 @@ ht::memory_plan plan_of(ht::cpu& device, const options& o, ht::scaling_parameter
         ht::grad_scaler scaler{twin};
         ht::accumulator acc{model};
         ht::tape tape{twin};
-        parameters = ht::scaling_parameters_of(model);
+        parameters = scaling::parameters_of(model);
         for (int step = 0; step < 2; ++step) {
             for (std::int64_t k = 0; k < o.accumulation; ++k) tape.backward(scaler.scale(model.loss(tape, batch)), acc);
             auto grads = scaler.unscale(acc.take());
@@ -52,7 +52,7 @@ ht::memory_plan plan_of(ht::cpu& device, const options& o, ht::scaling_parameter
 }
 
 /// A window's arithmetic, which is the same under every policy.
-std::vector<ht::scaling_layer> layers_of(ht::cpu& device, const options& o) {
+std::vector<scaling::layer> layers_of(ht::cpu& device, const options& o) {
     const micro_batch batch(o);
     ht::speed_of_light light;
     static_cast<void>(ht::plan(device, [&](auto& twin) {
@@ -64,14 +64,14 @@ std::vector<ht::scaling_layer> layers_of(ht::cpu& device, const options& o) {
         tape.backward(model.loss(tape, batch), acc);
         light.end_step();
     }));
-    return ht::scaling_layers_of(light);
+    return scaling::layers_of(light);
 }
 
 }  // namespace
 
-ht::scaling_subject make_subject(const options& o) {
+scaling::subject make_subject(const options& o) {
     ht::cpu device{{.threads = 1}};
-    ht::scaling_subject s;
+    scaling::subject s;
     s.plan = o.policy == "full_fp32"  ? plan_of<ht::full_fp32>(device, o, s.parameters)
              : o.policy == "amp_fp16" ? plan_of<ht::amp_fp16>(device, o, s.parameters)
                                       : plan_of<ht::amp_bf16>(device, o, s.parameters);

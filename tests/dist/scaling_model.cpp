@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the scaling model says of 1, 2, 3 and 4 ranks is what ranks as threads have in use, receive and take: bytes to the
-/// byte, times over a slowed wire. Its formulas, by hand.
+/// What the scaling model of examples/scaling says of 1, 2, 3 and 4 ranks is what ranks as threads have in use, receive and
+/// take: bytes to the byte, times over a slowed wire. Its formulas, by hand.
 #include <algorithm>
 #include <chrono>
 #include <set>
@@ -14,9 +14,10 @@
 #include <halftone/amp.hpp>
 #include <halftone/dist/counted.hpp>
 #include <halftone/dist/data_parallel.hpp>
-#include <halftone/dist/scaling_model.hpp>
 #include <halftone/dist/shard.hpp>
 #include <halftone/dist/threads.hpp>
+
+#include "../../examples/scaling/model.hpp"
 
 namespace dist_scaling_model_tests {
 
@@ -66,8 +67,8 @@ struct sleeper final : ht::range_listener {
 };
 
 /// The training on one device.
-ht::scaling_subject subject_of(int micro_batches, const char* frozen = nullptr) {
-    ht::scaling_subject s;
+scaling::subject subject_of(int micro_batches, const char* frozen = nullptr) {
+    scaling::subject s;
     ht::cpu device{{.threads = 1}};
     s.plan = ht::plan(device, [&](auto& twin) {
         model m{twin};
@@ -75,7 +76,7 @@ ht::scaling_subject subject_of(int micro_batches, const char* frozen = nullptr) 
         ht::adamw optimizer{twin, m};
         ht::accumulator acc{m, ht::unscaled};
         ht::tape tape{twin};
-        s.parameters = ht::scaling_parameters_of(m);
+        s.parameters = scaling::parameters_of(m);
         for (int step = 0; step < 2; ++step) {
             for (int k = 0; k < micro_batches; ++k) tape.backward(m.loss(tape), acc);
             auto grads = acc.take();
@@ -141,12 +142,13 @@ measured measure(int ranks, int zero, int micro_batches, const char* frozen, std
     return result;
 }
 
-constexpr ht::scaling_machine slow{.within = {1e6, 0}, .between = {1e6, 0}, .per_node = 64};
+constexpr scaling::machine slow{.within = {1e6, 0}, .between = {1e6, 0}, .per_node = 64};
 
 TEST_CASE("scaling: one rank is the plan, receives nothing and takes the measured time") {
-    const ht::scaling_subject s = subject_of(1);
+    const scaling::subject s = subject_of(1);
     for (int zero = 0; zero < 4; ++zero) {
-        const ht::scaling_row r = ht::scale_to(s, {.zero = zero}, slow, {.forward = 1, .backward = 2, .update = 0.5}, 1);
+        const scaling::row r =
+            scaling::scale_to(s, {.zero = zero}, slow, {.forward = 1, .backward = 2, .update = 0.5}, 1);
         CHECK(r.memory.bytes == s.plan.bytes_at_peak);
         CHECK(r.memory.total() == s.plan.peak_bytes);
         CHECK(r.traffic.total() == 0);
@@ -162,18 +164,18 @@ TEST_CASE("scaling: bytes that ranks have in use and receive, to the byte") {
         CAPTURE(zero);
         CAPTURE(micro_batches);
         CAPTURE(bucket_bytes);
-        const ht::scaling_subject s = subject_of(micro_batches, frozen);
-        const ht::scaling_strategy how{.zero = zero, .micro_batches = micro_batches, .bucket_bytes = bucket_bytes};
-        const ht::rank_memory m = ht::memory_of_rank(s, how, ranks);
-        const auto layout = ht::detail::layout_of(s, how, ranks);
-        const std::size_t units = ht::detail::gathered_bytes(layout), unsummed = m.gathered - units;
+        const scaling::subject s = subject_of(micro_batches, frozen);
+        const scaling::strategy how{.zero = zero, .micro_batches = micro_batches, .bucket_bytes = bucket_bytes};
+        const scaling::rank_memory m = scaling::memory_of_rank(s, how, ranks);
+        const auto layout = scaling::layout_of(s, how, ranks);
+        const std::size_t units = scaling::gathered_bytes(layout), unsummed = m.gathered - units;
         const measured seen = measure(ranks, zero, micro_batches, frozen, bucket_bytes, passes, {});
         CHECK(seen.master == m.of(memory_kind::master));
         CHECK(seen.copy == m.of(memory_kind::copy) + units);
         CHECK(seen.gradient == m.of(memory_kind::gradient) + m.wire);
         CHECK(seen.moment == m.of(memory_kind::moment));
         CHECK(seen.most_gradient == seen.gradient + unsummed);
-        const ht::scaling_row r = ht::scale_to(s, how, slow, {.forward = 1, .backward = 2, .update = 1}, ranks);
+        const scaling::row r = scaling::scale_to(s, how, slow, {.forward = 1, .backward = 2, .update = 1}, ranks);
         CHECK(seen.exchanged == r.traffic.reduced);
         CHECK(seen.gathered == r.traffic.gathered);
     };
@@ -186,20 +188,21 @@ TEST_CASE("scaling: bytes that ranks have in use and receive, to the byte") {
 }
 
 void check_times(const std::vector<int>& stages, const std::vector<int>& numbers) {
-    const ht::scaling_subject s = subject_of(1);
+    const scaling::subject s = subject_of(1);
     sleeper passes;
     passes.forward = std::chrono::duration<double>(0.004), passes.backward = std::chrono::duration<double>(0.008);
     // A step on one device, as measured: twice as long backward as forward.
     const double one = measure(1, 0, 1, nullptr, 8192, passes, {}, 6).seconds;
-    const ht::scaling_times times{.forward = one / 3, .backward = one * 2 / 3, .update = 0};
+    const scaling::times times{.forward = one / 3, .backward = one * 2 / 3, .update = 0};
     for (const int zero : stages) {
         for (const int ranks : numbers) {
             for (const double bytes_per_second : {0.5e6, 2e6}) {  // the wire is longer than the passes, or shorter
                 CAPTURE(zero);
                 CAPTURE(ranks);
                 CAPTURE(bytes_per_second);
-                const ht::scaling_machine machine{.within = {bytes_per_second, 0}, .between = {}, .per_node = 8};
-                const ht::scaling_row r = ht::scale_to(s, {.zero = zero, .bucket_bytes = 8192}, machine, times, ranks);
+                const scaling::machine machine{.within = {bytes_per_second, 0}, .between = {}, .per_node = 8};
+                const scaling::row r =
+                    scaling::scale_to(s, {.zero = zero, .bucket_bytes = 8192}, machine, times, ranks);
                 // What else the machine does makes steps longer, and never shorter.
                 double seen = 0;
                 for (int attempt = 0; attempt < 4 && (attempt == 0 || r.step_seconds < 0.9 * seen); ++attempt) {
@@ -222,20 +225,21 @@ TEST_CASE("scaling: the same for 4 ranks, and the stages between" * doctest::tes
 }
 
 TEST_CASE("scaling: gathers and reductions on two levels, by hand") {
-    const ht::scaling_machine m{.within = {100, 0.1}, .between = {10, 1}, .per_node = 4};
+    const scaling::machine m{.within = {100, 0.1}, .between = {10, 1}, .per_node = 4};
     // Pieces of 50 bytes: within a node a round takes 0.1 + 0.5, between nodes 1 + 5.
-    CHECK(ht::detail::ring_seconds(m, 1, 50) == 0);
-    CHECK(ht::detail::ring_seconds(m, 4, 50) == doctest::Approx(3 * 0.6));
-    CHECK(ht::detail::ring_seconds(m, 8, 50) == doctest::Approx(7 * 6.0));
-    CHECK(ht::detail::pairwise_seconds(m, 1, 50) == 0);
-    CHECK(ht::detail::pairwise_seconds(m, 3, 50) == doctest::Approx(2 * 0.6));
-    CHECK(ht::detail::pairwise_seconds(m, 8, 50) == doctest::Approx(3 * 0.6 + 4 * (1 + 20.0)));
+    CHECK(scaling::ring_seconds(m, 1, 50) == 0);
+    CHECK(scaling::ring_seconds(m, 4, 50) == doctest::Approx(3 * 0.6));
+    CHECK(scaling::ring_seconds(m, 8, 50) == doctest::Approx(7 * 6.0));
+    CHECK(scaling::pairwise_seconds(m, 1, 50) == 0);
+    CHECK(scaling::pairwise_seconds(m, 3, 50) == doctest::Approx(2 * 0.6));
+    CHECK(scaling::pairwise_seconds(m, 8, 50) == doctest::Approx(3 * 0.6 + 4 * (1 + 20.0)));
     // Nodes of one rank have no link within.
-    CHECK(ht::detail::pairwise_seconds({.within = {}, .between = {10, 1}, .per_node = 1}, 3, 50) == doctest::Approx(2 * 6.0));
+    CHECK(scaling::pairwise_seconds({.within = {}, .between = {10, 1}, .per_node = 1}, 3, 50) ==
+          doctest::Approx(2 * 6.0));
 }
 
 TEST_CASE("scaling: what is hidden behind a backward pass, by hand") {
-    ht::scaling_subject s;
+    scaling::subject s;
     // Two units of 1,024 elements each, all fp32: no copies.
     ht::detail::storage_layout fp32;
     fp32.param_bytes = fp32.accumulate_bytes = fp32.state_bytes = 4;
@@ -250,11 +254,13 @@ TEST_CASE("scaling: what is hidden behind a backward pass, by hand") {
     }
     for (const auto& [kind, bytes] : {std::pair{memory_kind::master, 8192}, {memory_kind::gradient, 8192}, {memory_kind::moment, 16384}})
         s.plan.bytes_at_peak[static_cast<std::size_t>(kind)] = static_cast<std::size_t>(bytes);
-    const ht::scaling_times times{.forward = 2, .backward = 4, .update = 1};
+    const scaling::times times{.forward = 2, .backward = 4, .update = 1};
     // Two ranks; 2,048 bytes in a piece of a unit; at 2,048 bytes/s a reduction of one takes 1 s, a pass of a unit backward 2.
-    const ht::scaling_machine machine{.within = {2048, 0}, .between = {}, .per_node = 2};
-    const auto seconds_at = [&](const ht::scaling_machine& at, const ht::scaling_strategy& how) { return ht::scale_to(s, how, at, times, 2).step_seconds; };
-    const auto seconds = [&](const ht::scaling_strategy& how) { return seconds_at(machine, how); };
+    const scaling::machine machine{.within = {2048, 0}, .between = {}, .per_node = 2};
+    const auto seconds_at = [&](const scaling::machine& at, const scaling::strategy& how) {
+        return scaling::scale_to(s, how, at, times, 2).step_seconds;
+    };
+    const auto seconds = [&](const scaling::strategy& how) { return seconds_at(machine, how); };
     // Buckets of one unit: that of h.1 is sent in second 4, within the pass of h.0, that of h.0 in second 6; when it begins,
     // the gather of the first goes on behind it: 7 to 8, and then its own, 8 to 9. Then the update.
     CHECK(seconds({.zero = 0, .bucket_bytes = 4096}) == doctest::Approx(6 + 1 + 1 + 1 + 1));
@@ -264,21 +270,22 @@ TEST_CASE("scaling: what is hidden behind a backward pass, by hand") {
     CHECK(seconds({.zero = 3}) == doctest::Approx(1 + 6 + 1 + 0.5));
     // A wire without limits leaves the update's division; one that is far too slow takes the time of its bytes.
     CHECK(seconds_at({.within = {1e15, 0}, .between = {}, .per_node = 2}, {.zero = 3}) == doctest::Approx(6.5));
-    const ht::scaling_row slow_row = ht::scale_to(s, {.zero = 1}, {.within = {1, 0}, .between = {}, .per_node = 2}, times, 2);
+    const scaling::row slow_row =
+        scaling::scale_to(s, {.zero = 1}, {.within = {1, 0}, .between = {}, .per_node = 2}, times, 2);
     CHECK(slow_row.wire_seconds == doctest::Approx(static_cast<double>(slow_row.traffic.total())));
     CHECK(slow_row.step_seconds > slow_row.wire_seconds);
     CHECK(slow_row.step_seconds < slow_row.wire_seconds + times.total());
     // Two ranks that share one core compute in turns.
     CHECK(seconds_at({.within = {1e15, 0}, .between = {}, .per_node = 2, .at_once = 1}, {.zero = 1}) == doctest::Approx(2 * 6.5));
     // ZeRO 3 of two ranks has half of everything.
-    const ht::rank_memory half = ht::memory_of_rank(s, {.zero = 3}, 2);
+    const scaling::rank_memory half = scaling::memory_of_rank(s, {.zero = 3}, 2);
     CHECK(half.of(memory_kind::master) == 4096);
     CHECK(half.of(memory_kind::gradient) == 4096);
     CHECK(half.of(memory_kind::moment) == 8192);
 }
 
 TEST_CASE("scaling: what is refused, in one sentence") {
-    const ht::scaling_subject s = subject_of(1);
+    const scaling::subject s = subject_of(1);
     const auto sentence = [&](const auto& f) -> std::string {
         try {
             f();
@@ -287,23 +294,28 @@ TEST_CASE("scaling: what is refused, in one sentence") {
         }
         return "";
     };
-    const ht::scaling_times one{.forward = 1, .backward = 1, .update = 0};
-    CHECK(sentence([&] { ht::memory_of_rank(s, {.zero = 4}, 2); }) == "scaling: zero is 4; expected 0, 1, 2 or 3");
-    CHECK(sentence([&] { ht::memory_of_rank(s, {}, 0); }) == "scaling: 0 ranks; expected 1 or more");
-    CHECK(sentence([&] { ht::scale_to(s, {.micro_batches = 0}, slow, one, 2); }) == "scaling: 0 micro-batches; expected 1 or more");
-    CHECK(sentence([&] { ht::scale_to(s, {}, {}, one, 2); }).find("the link between nodes has 0 bytes per second") != std::string::npos);
-    CHECK(sentence([&] { ht::scale_to(s, {}, slow, {}, 2); }).find("a step of 0 + 0 + 0 s") != std::string::npos);
-    ht::scaling_subject other = s;
+    const scaling::times one{.forward = 1, .backward = 1, .update = 0};
+    CHECK(sentence([&] { scaling::memory_of_rank(s, {.zero = 4}, 2); }) == "scaling: zero is 4; expected 0, 1, 2 or 3");
+    CHECK(sentence([&] { scaling::memory_of_rank(s, {}, 0); }) == "scaling: 0 ranks; expected 1 or more");
+    CHECK(sentence([&] { scaling::scale_to(s, {.micro_batches = 0}, slow, one, 2); }) ==
+          "scaling: 0 micro-batches; expected 1 or more");
+    CHECK(sentence([&] {
+              scaling::scale_to(s, {}, {}, one, 2);
+          }).find("the link between nodes has 0 bytes per second") != std::string::npos);
+    CHECK(sentence([&] { scaling::scale_to(s, {}, slow, {}, 2); }).find("a step of 0 + 0 + 0 s") != std::string::npos);
+    scaling::subject other = s;
     other.plan.bytes_at_peak = {};
-    CHECK(sentence([&] { ht::memory_of_rank(other, {}, 2); }).find("the plan's peak has 0 bytes of kind master") != std::string::npos);
+    CHECK(sentence([&] { scaling::memory_of_rank(other, {}, 2); }).find("the plan's peak has 0 bytes of kind master") !=
+          std::string::npos);
 }
 
 TEST_CASE("scaling: the table has powers of two and the last; more bandwidth is never slower, more ranks never need more") {
-    const ht::scaling_subject s = subject_of(1);
-    const ht::scaling_times times{.forward = 0.01, .backward = 0.02, .update = 0.001};
+    const scaling::subject s = subject_of(1);
+    const scaling::times times{.forward = 0.01, .backward = 0.02, .update = 0.001};
     for (int zero = 0; zero < 4; ++zero) {
         const auto rows_at = [&](double rate) {
-            return ht::scaling_table(s, {.zero = zero}, {.within = {rate, 1e-5}, .between = {rate / 4, 2e-5}, .per_node = 8}, times, 3000);
+            return scaling::table(s, {.zero = zero},
+                                  {.within = {rate, 1e-5}, .between = {rate / 4, 2e-5}, .per_node = 8}, times, 3000);
         };
         const auto rows = rows_at(1e9), faster = rows_at(1e10);
         CHECK(rows.size() == 13);

@@ -9,7 +9,7 @@
 ///     std::cout << counted.hidden_share() << " of the time of collectives is hidden behind computation\n";
 ///
 /// Bytes are those that a rank must receive whatever the engine does: pieces of other ranks, once each. So they are what
-/// the scaling model predicts (dist/scaling_model.hpp), and they are equal on all engines.
+/// the scaling model predicts (examples/scaling/model.hpp), and they are equal on all engines.
 #pragma once
 
 #include <algorithm>

@@ -3,10 +3,10 @@
 /// What a training needs and how fast it is on N devices, before there are N devices: memory per rank, bytes on the wire,
 /// and the time of a step, from the program's own plan and a measured step on one device.
 ///
-///     const ht::scaling_machine machine{.within = {.bytes_per_second = 200e9, .latency = 10e-6},
+///     const scaling::machine machine{.within = {.bytes_per_second = 200e9, .latency = 10e-6},
 ///                                       .between = {.bytes_per_second = 50e9, .latency = 20e-6}, .per_node = 8};
-///     const ht::scaling_times measured{.forward = 0.10, .backward = 0.20, .update = 0.02};      // on one device, of one step
-///     for (const ht::scaling_row& r : ht::scaling_table(subject, {.zero = 2}, machine, measured, 4096)) ...
+///     const scaling::times measured{.forward = 0.10, .backward = 0.20, .update = 0.02};      // on one device, of one step
+///     for (const scaling::row& r : scaling::table(subject, {.zero = 2}, machine, measured, 4096)) ...
 ///
 /// Each rank has the batch of the measured step, so that n ranks do n times its work (weak scaling); the efficiency is
 /// the measured time divided by that of a step of n ranks.
@@ -55,28 +55,29 @@
 #include <utility>
 #include <vector>
 
-#include <halftone/dist/scaling_memory.hpp>
+#include "memory.hpp"
 
-namespace halftone {
-inline namespace HALFTONE_ABI {
+namespace scaling {
+
+namespace ht = halftone;
 
 /// What connects two ranks, or a node with the others; in one direction, while the other direction is busy, too.
-struct scaling_link {
+struct link {
     double bytes_per_second = 0;
     double latency = 0;  ///< seconds from a call to the first byte
 };
 
 /// What the ranks run on.
-struct scaling_machine {
-    scaling_link within{};           ///< from a rank to another one of its node
-    scaling_link between{};          ///< from a node to the others, shared by its ranks
-    int per_node = 1;                ///< ranks of a node
-    int at_once = 0;                 ///< how many of them compute at a time; fewer than per_node if they share cores; 0: all
+struct machine {
+    link within{};     ///< from a rank to another one of its node
+    link between{};    ///< from a node to the others, shared by its ranks
+    int per_node = 1;  ///< ranks of a node
+    int at_once = 0;   ///< how many of them compute at a time; fewer than per_node if they share cores; 0: all
     double memory_bytes_per_second = 0;  ///< at which a rank rounds and adds what it reduces; 0: in no time
 };
 
 /// A step on one device, in seconds, with all micro-batches of a rank.
-struct scaling_times {
+struct times {
     double forward = 0, backward = 0, update = 0;
     double total() const { return forward + backward + update; }
 };
@@ -89,52 +90,55 @@ struct rank_traffic {
 };
 
 /// A number of ranks.
-struct scaling_row {
+struct row {
     int ranks = 1;
     rank_memory memory{};
-    rank_traffic traffic{};       ///< per step, from the second one on
+    rank_traffic traffic{};  ///< per step, from the second one on
     double step_seconds = 0;
-    double wire_seconds = 0;      ///< in which something is sent
-    double hidden_seconds = 0;    ///< of these, in which the device computes
-    double efficiency = 1;        ///< the time on one device / step_seconds
+    double wire_seconds = 0;    ///< in which something is sent
+    double hidden_seconds = 0;  ///< of these, in which the device computes
+    double efficiency = 1;      ///< the time on one device / step_seconds
 };
 
-namespace detail {
-
 /// The seconds in which pieces of `piece` bytes go round a ring.
-inline double ring_seconds(const scaling_machine& m, int ranks, double piece) {
+inline double ring_seconds(const machine& m, int ranks, double piece) {
     if (ranks == 1 || piece == 0) return 0;
-    const auto round = [piece](const scaling_link& l) { return l.latency + piece / l.bytes_per_second; };
+    const auto round = [piece](const link& l) { return l.latency + piece / l.bytes_per_second; };
     const double inner = m.per_node > 1 ? round(m.within) : 0;
     return (ranks - 1) * (ranks > m.per_node ? std::max(inner, round(m.between)) : inner);
 }
 /// The seconds in which each rank sends a piece to each other one.
-inline double pairwise_seconds(const scaling_machine& m, int ranks, double piece) {
+inline double pairwise_seconds(const machine& m, int ranks, double piece) {
     if (ranks == 1 || piece == 0) return 0;
     const int near = std::min(m.per_node, ranks), far = ranks - near;
     return (near > 1 ? (near - 1) * (m.within.latency + piece / m.within.bytes_per_second) : 0) +
            (far > 0 ? far * (m.between.latency + near * piece / m.between.bytes_per_second) : 0);
 }
 
-inline void check(const scaling_machine& m, const scaling_times& t, int ranks) {
-    if (m.per_node < 1) fail<argument_error>("scaling: ", m.per_node, " ranks per node; expected 1 or more");
-    const auto check_link = [](const char* which, const scaling_link& l) {
+inline void check(const machine& m, const times& t, int ranks) {
+    if (m.per_node < 1) ht::fail<ht::argument_error>("scaling: ", m.per_node, " ranks per node; expected 1 or more");
+    const auto check_link = [](const char* which, const link& l) {
         if (!(l.bytes_per_second > 0 && l.latency >= 0))
-            fail<argument_error>("scaling: the link ", which, " nodes has ", l.bytes_per_second, " bytes per second and a latency of ",
-                                 l.latency, " s; expected more than 0, and 0 or more");
+            ht::fail<ht::argument_error>("scaling: the link ", which, " nodes has ", l.bytes_per_second,
+                                         " bytes per second and a latency of ", l.latency,
+                                         " s; expected more than 0, and 0 or more");
     };
     if (ranks > 1 && m.per_node > 1) check_link("within", m.within);
     if (ranks > m.per_node) check_link("between", m.between);
-    if (!(t.forward >= 0 && t.backward >= 0 && t.update >= 0 && t.total() > 0 && is_finite(t.total())))
-        fail<argument_error>("scaling: a step of ", t.forward, " + ", t.backward, " + ", t.update, " s; expected more than 0");
+    if (!(t.forward >= 0 && t.backward >= 0 && t.update >= 0 && t.total() > 0 && ht::is_finite(t.total())))
+        ht::fail<ht::argument_error>("scaling: a step of ", t.forward, " + ", t.backward, " + ", t.update,
+                                     " s; expected more than 0");
 }
 
 /// A step of one of several ranks, on a device and a wire.
-class scaling_step {
+class step {
   public:
-    scaling_step(const scaling_subject& s, const scaling_strategy& how, const scaling_machine& machine, const scaling_times& measured,
-                 int ranks)
-        : how_(&how), machine_(&machine), ranks_(ranks), layout_(layout_of(s, how, ranks)), forward_(layout_.units.size()),
+    step(const subject& s, const strategy& how, const machine& machine, const times& measured, int ranks)
+        : how_(&how),
+          machine_(&machine),
+          ranks_(ranks),
+          layout_(layout_of(s, how, ranks)),
+          forward_(layout_.units.size()),
           backward_(layout_.units.size()) {
         slower_ = machine.at_once > 0 ? std::max(1.0, 1.0 * std::min(ranks, machine.per_node) / machine.at_once) : 1;
         divide_times(s, measured);
@@ -151,7 +155,7 @@ class scaling_step {
 
   private:
     struct sum {
-        double end = 0, add = 0;      // when its pieces are there, and what adding them takes
+        double end = 0, add = 0;  // when its pieces are there, and what adding them takes
         std::size_t piece_bytes = 0;
     };
 
@@ -172,9 +176,11 @@ class scaling_step {
     sum begin_sum(std::size_t count, std::size_t piece, std::size_t gradient_bytes) {
         const std::size_t bytes = piece * how_->wire_bytes;
         const double rate = machine_->memory_bytes_per_second > 0 ? slower_ / machine_->memory_bytes_per_second : 0;
-        if (how_->wire_bytes != gradient_bytes) compute(rate * static_cast<double>(count * (gradient_bytes + how_->wire_bytes)));
+        if (how_->wire_bytes != gradient_bytes)
+            compute(rate * static_cast<double>(count * (gradient_bytes + how_->wire_bytes)));
         traffic.reduced += static_cast<std::uint64_t>(bytes) * static_cast<std::uint64_t>(ranks_ - 1);
-        const double add = rate * static_cast<double>(piece) * (static_cast<double>(how_->wire_bytes) * ranks_ + static_cast<double>(gradient_bytes));
+        const double add = rate * static_cast<double>(piece) *
+                           (static_cast<double>(how_->wire_bytes) * ranks_ + static_cast<double>(gradient_bytes));
         return {send(pairwise_seconds(*machine_, ranks_, static_cast<double>(bytes))), add, bytes};
     }
     void finish(const sum& s) {
@@ -182,15 +188,17 @@ class scaling_step {
         compute(s.add);
     }
 
-    void divide_times(const scaling_subject& s, const scaling_times& measured) {
+    void divide_times(const subject& s, const times& measured) {
         double forward = 0, backward = 0;
-        for (const scaling_layer& layer : s.layers) {
+        for (const layer& layer : s.layers) {
             const std::size_t u = unit_number(layout_.units, how_->units, layer.path + ".", false);
             forward_[u] += layer.forward_flops, backward_[u] += layer.backward_flops;
             forward += layer.forward_flops, backward += layer.backward_flops;
         }
         const auto share = [&](std::vector<double>& of, double all, double seconds) {
-            for (double& each : of) each = slower_ * seconds / how_->micro_batches * (all > 0 ? each / all : 1.0 / static_cast<double>(of.size()));
+            for (double& each : of)
+                each = slower_ * seconds / how_->micro_batches *
+                       (all > 0 ? each / all : 1.0 / static_cast<double>(of.size()));
         };
         share(forward_, forward, measured.forward), share(backward_, backward, measured.backward);
     }
@@ -220,7 +228,7 @@ class scaling_step {
     void begin_unit(std::size_t unit) {
         if (std::exchange(there_[unit % 2], unit) == unit) return;
         wait(ready_[unit % 2]);
-        for (const store_run& r : layout_.runs) {
+        for (const ht::store_run& r : layout_.runs) {
             if (r.unit == unit && layout_.is_gathered(r)) ready_[unit % 2] = gather(r.piece * layout_.read_bytes(r));
         }
     }
@@ -228,7 +236,7 @@ class scaling_step {
     // ---- as shard (zero 1 to 3)
 
     void send_runs(std::size_t unit) {
-        for (const store_run& r : layout_.runs) {
+        for (const ht::store_run& r : layout_.runs) {
             if (r.unit != unit || !layout_.is_trained(r)) continue;
             finish_sums(1);
             sums_.push_back(begin_sum(r.count, r.piece, layout_.groups[r.group].accumulate_bytes));
@@ -239,8 +247,8 @@ class scaling_step {
     }
     void gather_updated() {
         double end = 0;
-        for (const store_run& r : layout_.runs) {
-            const store_group& g = layout_.groups[r.group];
+        for (const ht::store_run& r : layout_.runs) {
+            const ht::store_group& g = layout_.groups[r.group];
             if (!layout_.is_trained(r)) continue;
             if (r.master.is_there() && r.master.is_whole) end = gather(r.piece * g.param_bytes);
             if (r.copy.is_there() && r.copy.is_whole) end = gather(r.piece * g.copy_bytes);
@@ -252,7 +260,7 @@ class scaling_step {
 
     void send_buckets(std::size_t completed) {
         for (; next_ < buckets_.size() && buckets_[next_].completes <= completed; ++next_) {
-            const scaling_bucket& b = buckets_[next_];
+            const bucket& b = buckets_[next_];
             sums_.push_back(begin_sum(b.count, b.piece, b.gradient_bytes));
             if (sums_.size() > 1) gather_sum();
             if (gathers_.size() > 1) wait(gathers_.front()), gathers_.pop_front();
@@ -275,28 +283,25 @@ class scaling_step {
         for (; !gathers_.empty(); gathers_.pop_front()) wait(gathers_.front());
     }
 
-    const scaling_strategy* how_;
-    const scaling_machine* machine_;
+    const strategy* how_;
+    const machine* machine_;
     int ranks_;
-    scaling_layout layout_;
+    layout layout_;
     std::vector<double> forward_, backward_;  // seconds of a micro-batch, by unit
     double slower_ = 1, sent_ = 0;
-    std::vector<scaling_bucket> buckets_;
+    std::vector<bucket> buckets_;
     std::size_t next_ = 0;
     std::deque<sum> sums_;
     std::deque<double> gathers_;
-    std::size_t there_[2] = {};               // units that have been gathered
+    std::size_t there_[2] = {};  // units that have been gathered
     double ready_[2] = {};
 };
 
-}  // namespace detail
-
 /// A training on `ranks` devices; `measured`: a step on one of them. Throws argument_error.
-inline scaling_row scale_to(const scaling_subject& s, const scaling_strategy& how, const scaling_machine& machine,
-                            const scaling_times& measured, int ranks) {
-    detail::check(how, ranks);
-    detail::check(machine, measured, ranks);
-    const detail::scaling_step step(s, how, machine, measured, ranks);
+inline row scale_to(const subject& s, const strategy& how, const machine& machine, const times& measured, int ranks) {
+    check(how, ranks);
+    check(machine, measured, ranks);
+    const step step(s, how, machine, measured, ranks);
     return {.ranks = ranks,
             .memory = memory_of_rank(s, how, ranks),
             .traffic = step.traffic,
@@ -307,31 +312,31 @@ inline scaling_row scale_to(const scaling_subject& s, const scaling_strategy& ho
 }
 
 /// The rows of 1, 2, 4, ... ranks, up to `most`, and of `most`. Throws argument_error.
-inline std::vector<scaling_row> scaling_table(const scaling_subject& s, const scaling_strategy& how, const scaling_machine& machine,
-                                              const scaling_times& measured, int most) {
-    std::vector<scaling_row> rows;
+inline std::vector<row> table(const subject& s, const strategy& how, const machine& machine, const times& measured,
+                              int most) {
+    std::vector<row> rows;
     for (long n = 1; n < most; n *= 2) rows.push_back(scale_to(s, how, machine, measured, static_cast<int>(n)));
     rows.push_back(scale_to(s, how, machine, measured, most));
     return rows;
 }
 
 /// Prints a line for each number of ranks: memory and traffic in MiB, times in ms.
-inline void print_scaling(std::ostream& out, const std::vector<scaling_row>& rows) {
+inline void print(std::ostream& out, const std::vector<row>& rows) {
     char line[200];
-    std::snprintf(line, sizeof line, "%6s %12s %12s %12s %12s %12s %11s %10s %9s\n", "ranks", "memory MiB", "parameters", "gradients",
-                  "moments", "wire MiB", "step ms", "hidden", "of ideal");
+    std::snprintf(line, sizeof line, "%6s %12s %12s %12s %12s %12s %11s %10s %9s\n", "ranks", "memory MiB",
+                  "parameters", "gradients", "moments", "wire MiB", "step ms", "hidden", "of ideal");
     out << line;
     const auto mib = [](std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
-    for (const scaling_row& r : rows) {
+    for (const row& r : rows) {
         const rank_memory& m = r.memory;
         char hidden[16] = "-";
         if (r.wire_seconds > 0) std::snprintf(hidden, sizeof hidden, "%.0f%%", 100 * r.hidden_seconds / r.wire_seconds);
-        std::snprintf(line, sizeof line, "%6d %12.2f %12.2f %12.2f %12.2f %12.2f %11.3f %10s %8.1f%%\n", r.ranks, mib(m.total()),
-                      mib(m.of(memory_kind::master) + m.of(memory_kind::copy)), mib(m.of(memory_kind::gradient)),
-                      mib(m.of(memory_kind::moment)), mib(r.traffic.total()), 1e3 * r.step_seconds, hidden, 100 * r.efficiency);
+        std::snprintf(line, sizeof line, "%6d %12.2f %12.2f %12.2f %12.2f %12.2f %11.3f %10s %8.1f%%\n", r.ranks,
+                      mib(m.total()), mib(m.of(ht::memory_kind::master) + m.of(ht::memory_kind::copy)),
+                      mib(m.of(ht::memory_kind::gradient)), mib(m.of(ht::memory_kind::moment)), mib(r.traffic.total()),
+                      1e3 * r.step_seconds, hidden, 100 * r.efficiency);
         out << line;
     }
 }
 
-}  // namespace HALFTONE_ABI
-}  // namespace halftone
+}  // namespace scaling
