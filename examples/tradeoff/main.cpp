@@ -9,9 +9,7 @@
 ///
 /// Exit codes: 0; 2 for invalid arguments, texts or output folder, with one line and nothing left behind; 130 after Ctrl-C,
 /// with no results; 1 for everything else.
-#include <atomic>
 #include <chrono>
-#include <csignal>
 #include <iostream>
 
 #include <halftone/data/labelled_text.hpp>
@@ -24,6 +22,7 @@
 #include <halftone/policy/presets.hpp>
 
 #include "../seeing.hpp"
+#include "../signals.hpp"
 #include "../write_file.hpp"
 #include "report.hpp"
 
@@ -36,14 +35,6 @@ extern template std::unique_ptr<any_run> make_run<ht::amp_bf16>(ht::cpu&, const 
                                                                 ht::trainer_callback&, ht::range_listener*);
 
 namespace {
-
-std::atomic<int> received_signal = 0;  // Windows calls the handler on another thread
-static_assert(std::atomic<int>::is_always_lock_free);
-
-extern "C" void note_signal(int signal) {
-    received_signal = signal;
-    std::signal(signal, SIG_DFL);  // a second one ends the program at once
-}
 
 std::vector<row> all_rows() {
     return {{.name = "fp32"},
@@ -197,8 +188,7 @@ int run(const options& o) {
         print_plans(std::cout, rows);
         return 0;
     }
-    std::signal(SIGINT, note_signal);
-    std::signal(SIGTERM, note_signal);
+    note_signals();
     file_writes writes("tradeoff", o.on_write_error);
     {
         seen_runs seen(o.out, o, writes);

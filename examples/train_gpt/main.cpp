@@ -7,45 +7,37 @@
 /// Exit codes: 0; 2 for invalid arguments, text or output folder, with one line and nothing left behind, and where files
 /// could not be written, with what was written before; 3 for a device that does not exist; 130 after Ctrl-C, which ends at
 /// a step boundary with the summary so far and, with --save-steps, a checkpoint; 1 for everything else.
-#include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <csignal>
 #include <iostream>
 
-#include <halftone/dist/listened.hpp>
 #include <halftone/dist/reduce.hpp>
 #include <halftone/dist/threads.hpp>
 #include <halftone/exec/cpu/cpu.hpp>
-#include <halftone/observe/metrics/output_file.hpp>
 #include <halftone/observe/profile/peaks.hpp>
 #include <halftone/observe/profile/peaks_file.hpp>
-#include <halftone/policy/presets.hpp>
 
 #include "../seeing.hpp"
-#include "cpu_runs.hpp"
-#include "estimate.hpp"
-#include "gpu.hpp"
-#include "history.hpp"
-#include "memory.hpp"
+#include "../signals.hpp"
+#include "before.hpp"
+#include "device_runs.hpp"
 #include "processes.hpp"
 #include "report.hpp"
 
-namespace ht = halftone;
-
 namespace {
 
-std::atomic<int> received_signal = 0;  // Windows calls the handler on another thread
-static_assert(std::atomic<int>::is_always_lock_free);
-
-extern "C" void note_signal(int signal) {
-    received_signal = signal;
-    std::signal(signal, SIG_DFL);  // a second one ends the program at once
-}
 bool is_interrupted() { return received_signal != 0; }
+/// The signal that has arrived on any process; 0: none.
+int signal_on(ht::communicator* world) {
+    return world == nullptr ? received_signal.load() : ht::all_reduce_max(*world, "signal", received_signal.load());
+}
 
+/// The whole processor, whatever ranks share it.
+ht::cpu_options whole_processor(options o) {
+    o.ranks = 1;
+    return cpu_options_of(o);
+}
 machine describe(const options& o) {
-    const ht::cpu device{cpu_options_of(o)};
+    const ht::cpu device{whole_processor(o)};
     machine where{device.description(), ht::name(device.instruction_set()), device.threads(), ""};
     if (o.device == "cuda") {
         const gpu_names names = describe_gpu();
@@ -59,96 +51,42 @@ machine describe(const options& o) {
 ht::machine_peaks peaks_of(const options& o) {
     if (!o.speed_of_light) return {};
     if (!o.peaks.empty()) return ht::read_peaks(o.peaks);
-    ht::cpu device{cpu_options_of(o)};
+    ht::cpu device{whole_processor(o)};
     return ht::measure_peaks(device);
 }
 
-/// The peaks of all ranks; each calls it behind its run.
-std::vector<run_peaks> peaks_of_ranks(ht::communicator& comm, const ht::training_result& mine) {
-    run_peaks own{mine.peak_bytes, {}};
-    std::copy_n(std::begin(mine.peak_bytes_of), own.of_kind.size(), own.of_kind.begin());
-    std::vector<run_peaks> all(static_cast<std::size_t>(comm.size()));
-    comm.all_gather("peaks of memory", &own, all.data(), sizeof own);
-    return all;
-}
+std::string checkpoints_of(const task& t) { return (t.o.out / t.policy).string(); }
 
 /// The part of a rank that prints nothing and writes nothing.
-run_result run_beside(const std::string& policy, const options& o, const ht::token_view& corpus, const std::string& checkpoints,
-                      const std::string& arguments, ht::communicator& comm) {
-    ht::cpu device{cpu_options_of_rank(o)};
+void run_beside(const task& t, const std::string& arguments, ht::communicator& comm) {
     ht::trainer_callback silent;
-    run_result result = run_named(policy, device, o, corpus,
-                                  {.observer = silent, .is_interrupted = &is_interrupted, .checkpoints = checkpoints, .arguments = arguments,
-                                   .ranks = &comm});
-    peaks_of_ranks(comm, result.training);
-    return result;
+    const surroundings around{.observer = silent,
+                              .is_interrupted = &is_interrupted,
+                              .checkpoints = checkpoints_of(t),
+                              .arguments = arguments,
+                              .ranks = &comm};
+    run_on_cpu(t, around, nullptr);
 }
-/// The part of the first rank, whose run is told.
-run_result run_first(const std::string& policy, const options& o, const ht::token_view& corpus, const surroundings& around,
-                     run_view& view, ht::communicator& comm) {
-    ht::cpu_options how = cpu_options_of_rank(o);
-    how.executor = view.executor();
-    ht::cpu device{how};
-    view.watch(device.memory());
-    run_result result = with_history(device.memory(), policy, o, around, [&](surroundings recorded) {
-        ht::counted_communicator counted(comm);
-        // Collectives are ranges of the trace.
-        ht::listened_communicator told(counted, recorded.listener);
-        recorded.ranks = o.trace ? static_cast<ht::communicator*>(&told) : &counted;
-        recorded.counted = &counted;
-        return run_named(policy, device, o, corpus, recorded);
-    });
-    result.of_ranks = peaks_of_ranks(comm, result.training);
-    return result;
-}
-/// Ranks as threads, each with a model and a device of its own.
-run_result run_threads(const std::string& policy, const options& o, const ht::token_view& corpus, const surroundings& around,
-                       run_view& view) {
+
+/// A run that is told: on a GPU, or here, with --ranks by threads, each with a model and a device of its own.
+run_result run_told(const task& t, const surroundings& around, run_view& view) {
+    if (t.o.device == "cuda") return run_on_gpu(t, around, view);
+    if (t.o.ranks == 1 || around.ranks != nullptr) return run_on_cpu(t, around, &view);
     run_result result;
-    ht::run_ranks(static_cast<int>(o.ranks), [&](ht::communicator& comm) {
-        if (comm.rank() == 0) {
-            result = run_first(policy, o, corpus, around, view, comm);
-        } else {
-            run_beside(policy, o, corpus, around.checkpoints, around.arguments, comm);
-        }
-    }, {.deadline = std::chrono::seconds(o.deadline)});
+    const auto run_rank = [&](ht::communicator& comm) {
+        if (comm.rank() != 0) return run_beside(t, around.arguments, comm);
+        surroundings first = around;
+        first.ranks = &comm;
+        result = run_on_cpu(t, first, &view);
+    };
+    ht::run_ranks(static_cast<int>(t.o.ranks), run_rank, {.deadline = std::chrono::seconds(t.o.deadline)});
     return result;
 }
 
-run_result run_policy(const std::string& policy, const options& o, const ht::token_view& corpus,
-                      const surroundings& around, run_view& view) {
-    if (o.device == "cuda") return run_on_gpu(policy, o, corpus, around, view);
-    if (around.ranks != nullptr) return run_first(policy, o, corpus, around, view, *around.ranks);
-    if (o.ranks > 1) return run_threads(policy, o, corpus, around, view);
-    ht::cpu_options how = cpu_options_of(o);
-    how.executor = view.executor();
-    ht::cpu device{how};
-    view.watch(device.memory());
-    return with_history(device.memory(), policy, o, around, [&](const surroundings& recorded) {
-        return run_named(policy, device, o, corpus, recorded);
-    });
-}
-
-/// Prints the text that the bf16 model wrote, or, without such a model, the last one.
-void print_text(std::ostream& out, const std::vector<run_result>& runs) {
-    const run_result* writer = nullptr;
-    for (const run_result& r : runs) {
-        if (!r.text.empty() && (writer == nullptr || writer->policy != "amp_bf16")) writer = &r;
-    }
-    if (writer != nullptr) out << "\nThe " << writer->policy << " model writes:\n" << printable(writer->text) << '\n';
-}
-
-/// The signal that has arrived on any process; 0: none.
-int signal_on(ht::communicator* world) {
-    return world == nullptr ? received_signal.load() : ht::all_reduce_max(*world, "signal", received_signal.load());
-}
-
-void note_signals() {
-    std::signal(SIGINT, note_signal);
-    std::signal(SIGTERM, note_signal);
-#if defined(SIGBREAK)
-    std::signal(SIGBREAK, note_signal);  // Ctrl-Break on Windows, whose programs get no SIGTERM from others
-#endif
+std::vector<task> tasks_of(const options& o, const training_text& corpus) {
+    std::vector<task> tasks;
+    for (const std::string& policy : o.policies) tasks.push_back({policy, o, corpus.view()});
+    return tasks;
 }
 
 /// What processes but the first do.
@@ -156,9 +94,9 @@ int train_beside(const options& o, ht::communicator& world) {
     const training_text corpus = read_corpus(o);
     note_signals();
     const std::string arguments = run_arguments(o, corpus.all_bytes());
-    for (const std::string& policy : o.policies) {
+    for (const task& t : tasks_of(o, corpus)) {
         if (signal_on(&world) != 0) break;
-        run_beside(policy, o, corpus.view(), (o.out / policy).string(), arguments, world);
+        run_beside(t, arguments, world);
     }
     const int signal = signal_on(&world);
     return signal != 0 ? 128 + signal : 0;
@@ -167,50 +105,42 @@ int train_beside(const options& o, ht::communicator& world) {
 int train(const options& o, ht::communicator* world) {
     const training_text corpus = read_corpus(o);
     const machine where = describe(o);
-    std::vector<options> each(o.policies.size(), o);
-    std::vector<budget_result> chosen;
-    if (o.budget != 0) {
-        for (std::size_t i = 0; i < each.size(); ++i) {
-            chosen.push_back(within_budget(o.policies[i], o, corpus.view()));
-            each[i] = chosen[i].run;
-            std::cout << chosen[i].text << '\n';
-        }
-    }
+    std::vector<task> tasks = tasks_of(o, corpus);
+    const std::vector<ht::memory_choice> budgets = fit_to_budget(tasks);
     note_signals();
-    const std::string estimate = o.estimate && o.ranks == 1 ? estimate_of(each, corpus.view()) : "";
+    const std::string estimate = estimate_of(tasks), arguments = run_arguments(o, corpus.all_bytes());
     file_writes writes("train_gpt", o.on_write_error);
-    reporter report(o, where, corpus.all_bytes(), writes);
+    reporter report(o, where, arguments, writes);
 
-    std::cout << where.device << '\n';
-    std::cout << corpus.view().size() << (corpus.has_ids ? " tokens, " : " bytes of text, ") << o.steps << " steps of "
+    std::cout << where.device << '\n'
+              << corpus.view().size() << (corpus.has_ids ? " tokens, " : " bytes of text, ") << o.steps << " steps of "
               << o.batch * o.accumulation * o.ranks << " x " << o.context << " " << corpus.unit() << "s"
-              << (o.ranks > 1 ? " on " + std::to_string(o.ranks) + " ranks\n" : "\n")
-              << std::flush;
-    std::cout << estimate << std::flush;
+              << (o.ranks > 1 ? " on " + std::to_string(o.ranks) + " ranks\n" : "\n") << estimate << std::flush;
     const ht::machine_peaks peaks = peaks_of(o);
     std::vector<run_result> runs;
-    for (std::size_t i = 0; i < o.policies.size(); ++i) {
-        const std::string& policy = o.policies[i];
+    for (task& t : tasks) {
         if (signal_on(world) != 0) break;
-        run_view view({.out = o.out, .steps = o.steps, .threads = o.threads, .is_alone = o.policies.size() == 1, .is_on_gpu = o.device == "cuda"},
-                      o, report.page_of(policy));
+        const run_view_options how{.out = o.out,
+                                   .steps = o.steps,
+                                   .threads = o.threads,
+                                   .is_alone = tasks.size() == 1,
+                                   .is_on_gpu = o.device == "cuda"};
+        run_view view(how, o, report.page_of(t.policy));
         {
-            const auto observer = report.observe(policy);
+            const auto observer = report.observe(t.policy);
             const surroundings around{.observer = *observer,
                                       .listener = view.listener(),
                                       .is_interrupted = &is_interrupted,
-                                      .checkpoints = report.checkpoints(policy),
-                                      .arguments = report.arguments(),
+                                      .checkpoints = checkpoints_of(t),
+                                      .arguments = arguments,
                                       .ranks = world,
-                                      .on_shadow = [&](const ht::shadow_report& r) { report.write_shadow(policy, r); },
+                                      .on_shadow = [&](const auto& r) { report.write_shadow(t.policy, r); },
                                       .writes = &writes};
-            runs.push_back(run_policy(policy, each[i], corpus.view(), around, view));
+            runs.push_back(run_told(t, around, view));
         }
         if (o.ranks > 1) {
-            options without_history = each[i];
-            without_history.memory_history.clear();
-            const ht::memory_plan plan = plan_of(policy, without_history, corpus.view()).memory;
-            runs.back().planned = run_peaks{plan.peak_bytes, plan.peak_bytes_by_kind};
+            t.o.memory_history.clear();
+            runs.back().plan = planned(t).plan;
         }
         view.finish(std::cout, runs.back().training.steps, peaks, writes);
     }
@@ -218,7 +148,7 @@ int train(const options& o, ht::communicator* world) {
     std::cout << '\n';
     print_table(std::cout, runs, corpus.unit());
     print_text(std::cout, runs);
-    report.commit(runs, chosen);
+    report.commit(runs, budgets);
     return signal != 0 ? 128 + signal : writes.any_failed() ? 2 : 0;
 }
 
@@ -226,18 +156,21 @@ int train(const options& o, ht::communicator* world) {
 
 int main(int argc, char** argv) {
     bool is_silent = false;  // the first process tells what all of them find
-    return run_main("train_gpt", "these sizes and this text", [&] {
-        try {
-            processes all;
-            is_silent = !all.is_first();
-            if (is_silent) std::cout.rdbuf(nullptr);
-            const auto o = parse_options(argc, argv, all.size());
-            if (!o) return 0;
-            if (o->plan) return is_silent ? 0 : tell_plans(*o);
-            all.begin(argc, argv, std::chrono::seconds(o->deadline));
-            return is_silent ? train_beside(*o, *all.world()) : train(*o, all.world());
-        } catch (const ht::communication_error& e) {
-            throw exit_with(1, e.what());
-        }
-    }, is_silent);
+    return run_main(
+        "train_gpt", "these sizes and this text",
+        [&] {
+            try {
+                const process_number mine = number_of_process();
+                is_silent = mine.rank != 0;
+                if (is_silent) std::cout.rdbuf(nullptr);
+                const auto o = parse_options(argc, argv, mine.size);
+                if (!o) return 0;
+                if (o->plan) return is_silent ? 0 : tell_plans(*o);
+                const auto world = join_processes(mine, argc, argv, std::chrono::seconds(o->deadline));
+                return is_silent ? train_beside(*o, *world) : train(*o, world.get());
+            } catch (const ht::communication_error& e) {
+                throw exit_with(1, e.what());
+            }
+        },
+        is_silent);
 }

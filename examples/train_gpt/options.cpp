@@ -3,28 +3,39 @@
 
 #include <algorithm>
 #include <charconv>
-#include <iostream>
+#include <functional>
 #include <string_view>
 #include <system_error>
 
 #include <halftone/exec/cpu/isa.hpp>
+#include <halftone/io/gpt2.hpp>
 #include <halftone/observe/metrics/machine.hpp>
 #include <halftone/observe/profile/peaks_file.hpp>
 
 #include "../parse.hpp"
-#include "initial_weights.hpp"
 
 namespace ht = halftone;
 
 namespace {
 
-constexpr const char* known_policies[] = {"full_fp32", "amp_fp16", "amp_bf16"};
-constexpr const char* more_policies[] = {"tf32", "fp8_hybrid"};  // of a GPT alone
 #if defined(TRAIN_GPT_MORE)
 constexpr bool has_more = true;
 #else
 constexpr bool has_more = false;
 #endif
+bool is_of_more(std::string_view policy) { return policy == "tf32" || policy == "fp8_hybrid"; }  // of a GPT alone
+
+void need_more(const std::string& what) {
+    if (has_more) return;
+    refuse(what, " is not in this build; configure with cmake -DHALFTONE_TRAIN_GPT_MORE=ON, or use examples/train.sh, which does "
+                 "so when asked for it");
+}
+void check_known(const char* option, const std::string& value, const std::vector<std::string>& known) {
+    if (std::find(known.begin(), known.end(), value) != known.end()) return;
+    std::string all;
+    for (const std::string& each : known) all += (all.empty() ? "" : ", ") + each;
+    refuse(option, ": there is no '", value, "'; known: ", all);
+}
 
 /// A lower bound of the run's memory: parameters, gradients and moments, the activations of a micro-batch, and the batch.
 double least_memory(const options& o) {
@@ -50,124 +61,102 @@ std::int64_t parse_bytes(const char* option, const std::string& text) {
     return static_cast<std::int64_t>(number * each);
 }
 
-void parse_plant(const std::string& plant, options& o) {
-    const std::size_t colon = plant.rfind(':');
-    const char* const first = plant.data() + (colon == std::string::npos ? plant.size() : colon + 1);
-    const char* const last = plant.data() + plant.size();
-    if (colon == std::string::npos || std::from_chars(first, last, o.planted_step).ptr != last || first == last) {
-        refuse("--plant is '", plant, "'; expected LAYER:STEP, h.1.mlp:30 say");
+/// Sets the sizes to those of the GPT-2 that --init names, from the config.json in its folder.
+void take_sizes_of_initial_weights(options& o) {
+    try {
+        const bool is_folder = std::filesystem::is_directory(o.init);
+        const ht::nn::gpt_config c = ht::read_gpt2_config((is_folder ? o.init : o.init.parent_path()) / "config.json");
+        o.vocabulary = c.vocabulary, o.positions = c.context;
+        o.layers = c.layers, o.heads = c.heads, o.width = c.width;
+    } catch (const ht::io_error& e) {
+        refuse("--init: ", e.what());
     }
-    o.planted_layer = plant.substr(0, colon);
-    check_range("--plant: the step", o.planted_step, 1, o.steps);
 }
 
-void check_llama(const options& o) {
-    if (!has_more) {
-        refuse("--model: a llama is not in this build; configure with cmake -DHALFTONE_TRAIN_GPT_MORE=ON, or use "
-               "examples/train.sh, which does so when asked for it");
+void check_model(const options& o) {
+    check_known("--model", o.model, {"gpt", "llama"});
+    if (o.policies.empty()) refuse("--policy names none");
+    for (auto policy = o.policies.begin(); policy != o.policies.end(); ++policy) {
+        check_known("--policy", *policy, {"full_fp32", "amp_fp16", "amp_bf16", "tf32", "fp8_hybrid"});
+        if (is_of_more(*policy)) need_more("--policy: " + *policy);
+        if (std::find(o.policies.begin(), policy, *policy) != policy) refuse("--policy names ", *policy, " twice");
     }
+    if (o.width % o.heads != 0) refuse("--heads: ", o.heads, " do not divide a --width of ", o.width);
+    if (o.model != "llama") return;
+    need_more("--model: a llama");
     check_range("--kv-heads", o.kv_heads, 1, o.heads);
     if (o.heads % o.kv_heads != 0) refuse("--kv-heads: ", o.kv_heads, " do not divide ", o.heads, " --heads");
-    if (o.width / o.heads % 2 != 0)
-        refuse("--heads: ", o.heads, " of a --width of ", o.width, " have an odd number of channels");
+    if (o.width / o.heads % 2 != 0) refuse("--heads: ", o.heads, " of a --width of ", o.width, " have an odd number of channels");
     if (o.shadow_step != 0) refuse("--shadow is of a gpt, not of a llama");
     for (const std::string& policy : o.policies) {
-        if (std::find(std::begin(more_policies), std::end(more_policies), policy) != std::end(more_policies))
-            refuse("--policy: ", policy, " is of a gpt, not of a llama");
+        if (is_of_more(policy)) refuse("--policy: ", policy, " is of a gpt, not of a llama");
     }
 }
 
 void check_ranks(const options& o) {
     const auto refuse_with = [&o](bool is_given, const char* option, const char* why) {
-        if (is_given) refuse("--ranks is ", o.ranks, ", and ", option, why);
+        if (is_given && o.ranks > 1) refuse("--ranks is ", o.ranks, ", and ", option, why);
     };
     refuse_with(o.device != "cpu", "--device is cuda", "; ranks train on the CPU");
-    refuse_with(!o.planted_layer.empty(), "--plant", " changes the weights of one rank");
     refuse_with(o.shadow_step != 0, "--shadow", " is of a run of one rank");
     refuse_with(o.budget != 0, "--budget", " chooses the micro-batches of one rank");
+    if (o.zero == 0) return;
+    if (o.ranks == 1) refuse("--zero divides a model among ranks, and there is one; --ranks 2, say");
+    if (o.numerics_every != 0) refuse("--zero with --numerics, which reads whole parameters");
+    if (o.watch) refuse("--zero with --watch, which reads whole parameters");
 }
 
-void check(options& o) {
-    if (o.model != "gpt" && o.model != "llama") refuse("--model: there is no '", o.model, "'; known: gpt, llama");
-    if (o.policies.empty()) refuse("--policy names none");
-    for (std::size_t i = 0; i < o.policies.size(); ++i) {
-        const std::string& policy = o.policies[i];
-        const auto is_one_of = [&](const auto& all) {
-            return std::find(std::begin(all), std::end(all), policy) != std::end(all);
-        };
-        if (!is_one_of(known_policies) && !is_one_of(more_policies)) {
-            refuse("--policy: there is no '", policy, "'; known: full_fp32, amp_fp16, amp_bf16, tf32, fp8_hybrid");
-        }
-        if (!has_more && is_one_of(more_policies)) {
-            refuse("--policy: ", policy,
-                   " is not in this build; configure with cmake -DHALFTONE_TRAIN_GPT_MORE=ON, or use "
-                   "examples/train.sh, which does so when asked for it");
-        }
-        if (std::find(o.policies.begin(), o.policies.begin() + static_cast<std::ptrdiff_t>(i), policy) !=
-            o.policies.begin() + static_cast<std::ptrdiff_t>(i)) {
-            refuse("--policy names ", policy, " twice");
-        }
-    }
-    if (o.optimizer != "adamw" && o.optimizer != "adamw_8bit")
-        refuse("--optimizer: there is no '", o.optimizer, "'; known: adamw, adamw_8bit");
-    if (o.device != "cpu" && o.device != "cuda") refuse("--device: there is no '", o.device, "'; known: cpu, cuda");
-    check_range("--layers", o.layers, 1, 1000);
-    check_range("--width", o.width, 1, 1 << 16);
-    check_range("--heads", o.heads, 1, o.width);
-    check_range("--context", o.context, 1, 1 << 20);
-    check_range("--vocabulary", o.vocabulary, 1, 1 << 24);
-    check_range("--batch", o.batch, 1, 1 << 20);
-    check_range("--accumulation", o.accumulation, 1, 1 << 16);
-    check_range("--checkpointing", o.checkpointing, 0, 1000);
-    check_range("--steps", o.steps, 1, 1'000'000'000);
-    check_range("--threads", o.threads, 0, 4096);
-    check_range("--ranks", o.ranks, 1, 256);
-    check_range("--zero", o.zero, 0, 3);
-    check_range("--deadline", o.deadline, 1, 31'536'000);
-    if (o.ranks > 1) check_ranks(o);
-    if (o.zero != 0 && o.ranks == 1) refuse("--zero divides a model among ranks, and there is one; --ranks 2, say");
-    if (o.zero != 0 && o.numerics_every != 0) refuse("--zero with --numerics, which reads whole parameters");
-    if (o.zero != 0 && o.device != "cpu") refuse("--zero with --device cuda; ranks train on the CPU");
-    if (o.zero != 0 && o.watch) refuse("--zero with --watch, which reads whole parameters");
-    check_range("--save-steps", o.save_steps, 0, 1'000'000'000);
-    check_range("--save-total-limit", o.save_total_limit, 0, 1'000'000);
-    check_range("--eval-every", o.eval_every, 0, 1'000'000'000);
-    check_range("--eval-windows", o.eval_windows, 0, 1'000'000'000);
-    check_range("--numerics-every", o.numerics_every, 0, 1'000'000'000);
+/// What must hold of options together, and of those that are no number.
+void check(const options& o) {
+    check_known("--optimizer", o.optimizer, {"adamw", "adamw_8bit"});
+    check_known("--device", o.device, {"cpu", "cuda"});
+    check_model(o);
+    check_ranks(o);
     if (o.shadow_step != 0) {
-        if (!has_more) refuse("--shadow is not in this build; cmake's -DHALFTONE_TRAIN_GPT_MORE=ON adds it");
+        need_more("--shadow");
         check_range("--shadow", o.shadow_step, 1, o.steps);
     }
-    check_range("--write", o.write, 0, 1'000'000);
-    const auto ends_with = [&o](const char* ending) { return std::string_view(o.memory_history).ends_with(ending); };
-    if (!o.memory_history.empty() && !ends_with(".html") && !ends_with(".json") && !ends_with(".pickle"))
-        refuse("--memory-history is '", o.memory_history, "'; expected a file that ends with .html, .json or .pickle");
-    if (!o.peaks.empty()) {
-        try {
-            static_cast<void>(ht::read_peaks(o.peaks));
-        } catch (const ht::argument_error& e) {
-            refuse("--peaks: ", e.what());
-        }
-        if (!o.speed_of_light) refuse("--peaks is of --speed-of-light, which is not given");
+    const std::string_view history = o.memory_history;
+    if (!history.empty() && !history.ends_with(".html") && !history.ends_with(".json") && !history.ends_with(".pickle"))
+        refuse("--memory-history is '", history, "'; expected a file that ends with .html, .json or .pickle");
+    try {
+        if (!o.peaks.empty()) static_cast<void>(ht::read_peaks(o.peaks));
+    } catch (const ht::argument_error& e) {
+        refuse("--peaks: ", e.what());
     }
+    if (!o.peaks.empty() && !o.speed_of_light) refuse("--peaks is of --speed-of-light, which is not given");
     if (o.speed_of_light && o.device != "cpu")
         refuse("--speed-of-light: of a run on the CPU; --device is ", o.device, ", whose kernels --trace shows");
-    if (o.width % o.heads != 0) refuse("--heads: ", o.heads, " do not divide a --width of ", o.width);
-    if (o.model == "llama") check_llama(o);
     if (!(o.learning_rate >= 0 && o.learning_rate <= 1e6)) refuse("--lr is ", o.learning_rate, "; expected 0 to 1e6");
-    if (!o.isa.empty()) {
-        try {
-            if (!ht::supports(ht::parse_isa(o.isa.c_str()))) refuse("--isa: this processor lacks ", o.isa);
-        } catch (const ht::argument_error& e) {
-            refuse("--isa: ", e.what());
-        }
+    try {
+        if (!o.isa.empty() && !ht::supports(ht::parse_isa(o.isa.c_str()))) refuse("--isa: this processor lacks ", o.isa);
+    } catch (const ht::argument_error& e) {
+        refuse("--isa: ", e.what());
     }
     if (o.budget != 0 && o.checkpointing != 0) refuse("--budget chooses the blocks that are computed again; leave --checkpointing to it");
-    const double memory = static_cast<double>(ht::physical_memory());
+    const double memory = static_cast<double>(ht::physical_memory()), gibibyte = 1 << 30;
     if (!o.plan && o.budget == 0 && o.device == "cpu" && memory != 0 && least_memory(o) > memory) {
-        refuse("these sizes need ", static_cast<std::int64_t>(least_memory(o) / (1 << 30)),
-               " GiB of memory or more; this machine has ", static_cast<std::int64_t>(memory / (1 << 30)));
+        refuse("these sizes need ", static_cast<std::int64_t>(least_memory(o) / gibibyte), " GiB of memory or more; this machine has ",
+               static_cast<std::int64_t>(memory / gibibyte));
     }
+}
+
+/// What an option must be with --tokens or --init.
+void check_data(options& o, const CLI::App& app) {
+    const auto is_given = [&app](const char* option) { return app.get_option(option)->count() != 0; };
+    if (!is_given("--vocabulary") && !o.tokens.empty()) o.vocabulary = 50257;
+    if (is_given("--vocabulary") && o.tokens.empty()) refuse("--vocabulary is of --tokens, which is not given");
+    if (!o.tokens.empty() && !o.text.empty()) refuse("--tokens and --text are both given; expected one of them");
+    if (!is_given("--init")) return;
+    if (o.model != "gpt") refuse("--init: a GPT-2 is a gpt; --model is ", o.model);
+    for (const char* const size : {"--layers", "--heads", "--width", "--vocabulary"}) {
+        if (is_given(size)) refuse(size, " is that of the model of --init; leave it out");
+    }
+    take_sizes_of_initial_weights(o);
+    if (o.tokens.empty() && o.vocabulary != 256)
+        refuse("--init: its vocabulary has ", o.vocabulary, " tokens, which are no bytes; give --tokens");
+    if (!is_given("--context")) o.context = std::min(o.context, o.positions);
+    if (o.context > o.positions) refuse("--context is ", o.context, "; the model of --init has ", o.positions, " positions");
 }
 
 }  // namespace
@@ -180,74 +169,78 @@ std::optional<options> parse_options(int argc, char** argv, int processes) {
     app.name("train_gpt");
     app.allow_windows_style_options(false);  // a path may begin with a slash there, too
     app.option_defaults()->always_capture_default();
+    // A whole number, and its range, which is checked behind the parsing.
+    std::vector<std::function<void()>> ranges;
+    const auto number = [&](const char* name, auto& value, std::int64_t least, std::int64_t most, const char* what) {
+        ranges.push_back([=, &value] { check_range(name, value, least, most); });
+        return app.add_option(name, value, what);
+    };
+    constexpr std::int64_t billion = 1'000'000'000, million = 1'000'000;
     app.add_option("--model", o.model, "gpt or, if this build includes it, llama");
-    app.add_option(
-           "--policy", o.policies,
-           "which policies to train, in this order: full_fp32, amp_fp16, amp_bf16 and, if this build includes them, tf32 and fp8_hybrid")
+    app.add_option("--policy", o.policies,
+                   "which policies to train, in this order: full_fp32, amp_fp16, amp_bf16 and, if this build includes them, tf32 and "
+                   "fp8_hybrid")
         ->delimiter(',');
-    app.add_option("--text", o.text,
-                   "files and folders to read; without it this repository's own headers and documents");
+    app.add_option("--text", o.text, "files and folders to read; without it this repository's own headers and documents");
     app.add_option("--tokens", o.tokens,
                    "a file of token ids in place of a text, as llm.c or nanoGPT write it (train.bin); no text is sampled at the end");
-    auto* const init = app.add_option("--init", o.init,
-                                      "the first weights: a GPT-2 as Hugging Face stores it, a folder, or a .safetensors file or index "
-                                      "beside its config.json, which tells the model's sizes; with --tokens");
-    auto* const vocabulary =
-        app.add_option("--vocabulary", o.vocabulary, "with --tokens: all ids are below it; 50257, GPT-2's, if not given")
-            ->default_str("");
+    app.add_option("--init", o.init,
+                   "the first weights: a GPT-2 as Hugging Face stores it, a folder, or a .safetensors file or index beside its "
+                   "config.json, which tells the model's sizes; with --tokens");
+    number("--vocabulary", o.vocabulary, 1, 1 << 24, "with --tokens: all ids are below it; 50257, GPT-2's, if not given")->default_str("");
     app.add_option("--out", o.out, "folder for metrics.jsonl, summary.json and report.html");
     app.add_option("--device", o.device, "cpu or cuda");
     app.add_option("--isa", o.isa, "portable, avx2, avx512, avx512_bf16 or amx instead of the fastest that this processor has");
-    app.add_option("--threads", o.threads, "0: all cores; with --ranks those of each rank, 0: an equal part");
-    auto* const ranks = app.add_option(
-        "--ranks", o.ranks,
-        "ranks that train together, each with --batch windows of a micro-batch, as threads of this process on the CPU; "
-        "under mpirun, in a build with -DHALFTONE_MPI=ON, its processes are the ranks");
-    app.add_option("--zero", o.zero, "what ranks divide: 1 optimizer state, 2 gradients as well, 3 parameters as well");
+    number("--threads", o.threads, 0, 4096, "0: all cores; with --ranks those of each rank, 0: an equal part");
+    number("--ranks", o.ranks, 1, 256,
+           "ranks that train together, each with --batch windows of a micro-batch, as threads of this process on the CPU; "
+           "under mpirun, in a build with -DHALFTONE_MPI=ON, its processes are the ranks");
+    number("--zero", o.zero, 0, 3, "what ranks divide: 1 optimizer state, 2 gradients as well, 3 parameters as well");
     app.add_option("--unit", o.units, "layers whose parameters are gathered together: h.* is each block");
-    app.add_option("--deadline", o.deadline, "seconds that ranks wait for one that does not come, before all end with a line that names it");
-    auto* const layers = app.add_option("--layers", o.layers, "transformer blocks");
-    auto* const heads = app.add_option("--heads", o.heads, "attention heads; a divisor of the width");
+    number("--deadline", o.deadline, 1, 31'536'000,
+           "seconds that ranks wait for one that does not come, before all end with a line that names it");
+    number("--layers", o.layers, 1, 1000, "transformer blocks");
+    number("--width", o.width, 1, 1 << 16, "channels");
+    number("--heads", o.heads, 1, 1 << 16, "attention heads; a divisor of the width");
     app.add_option("--kv-heads", o.kv_heads, "heads of keys and values of a llama; a divisor of the heads");
-    auto* const width = app.add_option("--width", o.width, "channels");
-    auto* const context = app.add_option("--context", o.context, "bytes or tokens in a window");
-    app.add_option("--batch", o.batch, "windows in a micro-batch");
-    app.add_option("--accumulation", o.accumulation, "micro-batches in a step");
-    app.add_option("--checkpointing", o.checkpointing,
-                   "every n-th block keeps only its input and is computed again in the backward pass, for less memory "
-                   "and the same bits; 0: none");
-    app.add_option("--steps", o.steps, "optimizer steps for each policy");
+    number("--context", o.context, 1, 1 << 20, "bytes or tokens in a window");
+    number("--batch", o.batch, 1, 1 << 20, "windows in a micro-batch");
+    number("--accumulation", o.accumulation, 1, 1 << 16, "micro-batches in a step");
+    number("--checkpointing", o.checkpointing, 0, 1000,
+           "every n-th block keeps only its input and is computed again in the backward pass, for less memory and the same bits; "
+           "0: none");
+    number("--steps", o.steps, 1, billion, "optimizer steps for each policy");
     app.add_option("--optimizer", o.optimizer,
                    "adamw, or adamw_8bit, whose state takes 2 bytes for a parameter of a large matrix instead of 8");
     app.add_option("--lr", o.learning_rate, "learning rate after warm-up; it falls to a tenth by the last step");
     app.add_option("--seed", o.seed, "seed of weights, batches and the sampled text");
-    app.add_option("--save-steps", o.save_steps,
-                   "steps between two checkpoints of everything, in a folder for each policy below --out, also at the end and "
-                   "after Ctrl-C or SIGTERM; 0: none");
-    app.add_option("--save-total-limit", o.save_total_limit, "the newest checkpoints of a policy that are kept; 0: all");
+    number("--save-steps", o.save_steps, 0, billion,
+           "steps between two checkpoints of everything, in a folder for each policy below --out, also at the end and after Ctrl-C "
+           "or SIGTERM; 0: none");
+    number("--save-total-limit", o.save_total_limit, 0, million, "the newest checkpoints of a policy that are kept; 0: all");
     app.add_flag("--resume", o.resume,
                  "go on from the newest good checkpoint of each policy below --out, with the same numbers as without the "
                  "interruption; from the start where there is none. --zero may be another one; on another number of ranks --batch "
                  "and --accumulation are to give a step as many windows");
-    app.add_option("--eval-every", o.eval_every, "steps between evaluations; 0: only at the end");
-    app.add_option("--eval-windows", o.eval_windows, "windows of held-out text to evaluate on; 0: all");
-    app.add_option("--write", o.write, "bytes of text to sample from the model at the end");
+    number("--eval-every", o.eval_every, 0, billion, "steps between evaluations; 0: only at the end");
+    number("--eval-windows", o.eval_windows, 0, billion, "windows of held-out text to evaluate on; 0: all");
+    number("--write", o.write, 0, million, "bytes of text to sample from the model at the end");
     app.add_flag("--plan", o.plan,
                  "do not train: print the memory that training would need, to the byte, and write it to plan.json in --out");
     app.add_flag("--profile", o.profile, "print time by operation and pass");
     app.add_flag("--speed-of-light", o.speed_of_light,
-                 "print for each operation its flops, bytes and time, and what could be saved at the machine's peaks, which "
-                 "are measured in about a second; the report has the table, too");
+                 "print for each operation its flops, bytes and time, and what could be saved at the machine's peaks, which are "
+                 "measured in about a second; the report has the table, too");
     app.add_option("--peaks", o.peaks, "read the peaks from this JSON file: {\"flops\": {\"fp32\": 1e11}, \"bytes\": 2e10}");
     add_seeing_options(app, o);
     app.add_flag("--estimate,!--no-estimate", o.estimate,
                  "before a run of 300 steps or more, tell how long it will take, measured by three steps");
     app.add_flag("--watch", o.watch, "report for each skipped step which operation overflowed first");
-    app.add_option("--numerics-every", o.numerics_every,
-                   "steps between two numerics reports (exponents of all tensors), written as HTML and JSON to --out; 0: none");
+    number("--numerics-every", o.numerics_every, 0, billion,
+           "steps between two numerics reports (exponents of all tensors), written as HTML and JSON to --out; 0: none");
     app.add_option("--shadow", o.shadow_step,
-                   "also run the first micro-batch of this step in fp32, and print how much each operation differs and "
-                   "how much of that rounding explains; 0: none. Needs a build with -DHALFTONE_TRAIN_GPT_MORE=ON");
+                   "also run the first micro-batch of this step in fp32, and print how much each operation differs and how much of "
+                   "that rounding explains; 0: none. Needs a build with -DHALFTONE_TRAIN_GPT_MORE=ON");
     std::string budget;
     app.add_option("--budget", budget,
                    "memory that training may use, for example 96MiB or 1.5GiB: chooses the cheapest combination of smaller "
@@ -256,31 +249,15 @@ std::optional<options> parse_options(int argc, char** argv, int processes) {
                    "FILE.html, .json or .pickle: record every allocation of the run and write a page with a timeline, or a file that "
                    "PyTorch's memory_viz reads, at the end or when memory runs out; with several policies one file each, as in "
                    "FILE_amp_bf16.html");
-    std::string plant;
-    app.add_option("--plant", plant,
-                   "LAYER:STEP, for example h.1.mlp:30: make a layer overflow in a step, to see the report of --watch");
     if (!parse(app, argc, argv)) return std::nullopt;
-    if (vocabulary->count() == 0 && !o.tokens.empty()) o.vocabulary = 50257;
-    if (vocabulary->count() != 0 && o.tokens.empty()) refuse("--vocabulary is of --tokens, which is not given");
-    if (!o.tokens.empty() && !o.text.empty()) refuse("--tokens and --text are both given; expected one of them");
-    if (init->count() != 0) {
-        if (o.model != "gpt") refuse("--init: a GPT-2 is a gpt; --model is ", o.model);
-        for (const CLI::Option* const each : {layers, heads, width, vocabulary}) {
-            if (each->count() != 0) refuse(each->get_name(), " is that of the model of --init; leave it out");
-        }
-        take_sizes_of_initial_weights(o);
-        if (o.tokens.empty() && o.vocabulary != 256)
-            refuse("--init: its vocabulary has ", o.vocabulary, " tokens, which are no bytes; give --tokens");
-        if (context->count() == 0) o.context = std::min(o.context, o.positions);
-        if (o.context > o.positions) refuse("--context is ", o.context, "; the model of --init has ", o.positions, " positions");
-    }
+    check_data(o, app);
     if (processes > 1) {
-        if (ranks->count() != 0 && o.ranks != processes)
+        if (app.get_option("--ranks")->count() != 0 && o.ranks != processes)
             refuse("--ranks is ", o.ranks, ", and mpirun has begun ", processes, " processes, which are the ranks; leave it out");
         o.ranks = processes;
     }
-    if (!plant.empty()) parse_plant(plant, o);
     if (!budget.empty()) o.budget = parse_bytes("--budget", budget);
+    for (const auto& check_one : ranges) check_one();
     check(o);
     return o;
 }

@@ -59,8 +59,6 @@ struct options : seeing_options {
     bool watch = false;                       ///< report for each skipped step where it overflowed
     std::int64_t numerics_every = 0;          ///< steps between two numerics reports; 0: none
     std::int64_t shadow_step = 0;             ///< the step of the shadow run in fp32; 0: none
-    std::string planted_layer;                ///< layer whose weights overflow in step planted_step; empty: none
-    std::int64_t planted_step = 0;
 };
 
 /// Parses the command line of a program of so many processes; empty if --help or --version has been answered. Throws exit_with(2) for invalid arguments.

@@ -8,23 +8,13 @@
 
 #include <halftone/dist/communicator.hpp>
 
-class processes {
-  public:
-    /// Looks for those that mpirun began, in the environment. Throws halftone::error.
-    processes();
-    processes(const processes&) = delete;
-    processes& operator=(const processes&) = delete;
-    ~processes();
-
-    int size() const { return size_; }
-    bool is_first() const { return rank_ == 0; }
-    /// Joins the others, who call it, too: MPI begins, if there are several. Throws halftone::error.
-    void begin(int& argc, char**& argv, std::chrono::seconds deadline);
-    /// All processes; nullptr for a process alone, and before begin().
-    halftone::communicator* world() const;
-
-  private:
-    struct state;
-    int rank_ = 0, size_ = 1;
-    std::unique_ptr<state> state_;
+/// A process's number, and how many there are.
+struct process_number {
+    int rank = 0, size = 1;
 };
+/// As mpirun says in the environment. Throws ht::state_error if there are several, and the build knows no MPI.
+process_number number_of_process();
+
+/// Joins the others, who call it, too: MPI begins, and ends with what is returned. nullptr for a process alone.
+std::shared_ptr<halftone::communicator> join_processes(const process_number& mine, int& argc, char**& argv,
+                                                       std::chrono::seconds deadline);

@@ -3,16 +3,17 @@
 /// The output of train_gpt: progress while it runs, then the table, the text, and the files.
 #pragma once
 
+#include <deque>
 #include <iosfwd>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include <halftone/observe/memory/plan.hpp>
+#include <halftone/observe/metrics/metrics.hpp>
 #include <halftone/observe/report/report.hpp>
 
 #include "../seeing.hpp"
-#include "memory.hpp"
 #include "run.hpp"
 
 /// The machine, as described in summary.json.
@@ -25,44 +26,49 @@ struct machine {
 /// What decides a run's numbers, and a resumed run must have the same, as JSON.
 std::string run_arguments(const options& o, std::string_view corpus);
 
+/// Prepares metrics.jsonl.part, and tells how it is opened: with --resume it holds the lines that earlier runs wrote up to
+/// the newest good checkpoint of each policy. `arguments` are those that decide a run's numbers; the number of steps may
+/// differ. Throws exit_with(2) if a checkpoint was saved with others.
+ht::part_file rejoin_metrics(const options& o, const std::string& arguments);
+
 /// Reports the progress of runs, and writes their metrics.jsonl and event files, and the report.
 class reporter {
   public:
     /// Makes the folder and opens the file in it; with --resume it begins with what earlier runs reported up to their
-    /// checkpoints. Throws halftone::output_error, as `writes` says, and exit_with(2) if the run that is resumed had other
+    /// checkpoints. Throws ht::output_error, as `writes` says, and exit_with(2) if the run that is resumed had other
     /// arguments.
-    reporter(const options& o, const machine& where, std::string_view corpus, file_writes& writes);
-    ~reporter();
-
-    /// The folder of a policy's checkpoints, and what a resumed run must have the same.
-    std::string checkpoints(const std::string& policy) const;
-    std::string arguments() const;
+    reporter(const options& o, const machine& where, const std::string& arguments, file_writes& writes);
 
     /// The observer of one policy's run. The reporter must outlive it; its destructor ends the progress bar.
-    std::unique_ptr<halftone::trainer_callback> observe(const std::string& policy);
-
+    std::unique_ptr<ht::trainer_callback> observe(const std::string& policy);
     /// What report.html will show of a policy's run.
-    halftone::run_report& page_of(const std::string& policy);
-
+    ht::run_report& page_of(const std::string& policy);
     /// Writes the page of a policy's shadow run, to which the report links.
-    void write_shadow(const std::string& policy, const halftone::shadow_report& shadow);
-
-    /// Writes summary.json and report.html, and keeps all files; `budgets` has what --budget chose for each run, or is empty. Throws
-    /// halftone::output_error, as `writes` says; then metrics.jsonl.part and event files are left.
-    void commit(const std::vector<run_result>& runs, const std::vector<budget_result>& budgets);
+    void write_shadow(const std::string& policy, const ht::shadow_report& shadow);
+    /// Writes summary.json and report.html, and keeps all files; `budgets` has what --budget chose for each run, or is empty.
+    /// Throws ht::output_error, as `writes` says; then metrics.jsonl.part and event files are left.
+    void commit(const std::vector<run_result>& runs, const std::vector<ht::memory_choice>& budgets);
 
   private:
-    struct state;
-    std::unique_ptr<state> state_;
+    class observer;
+
+    options o_;
+    machine where_;
+    file_writes& write_;
+    std::optional<ht::output_folder> folder_{};
+    std::optional<ht::metrics_file> metrics_{};
+    std::optional<ht::output_file>
+        summary_{};  // opened early, so that an unwritable folder is reported before training
+    ht::system_monitor monitor_{};
+    std::deque<ht::run_report> pages_{};  // which observers refer to
 };
 
-/// Writes plan.json to the options' folder. Throws halftone::output_error; then no file is left.
-void write_plans(const options& o, const std::vector<run_plan>& plans);
+/// Writes plan.json to the options' folder. Throws ht::output_error; then no file is left.
+void write_plans(const options& o, const std::vector<run_result>& plans);
 /// Prints for each policy the peak by kind.
-void print_plans(std::ostream& out, const std::vector<run_plan>& plans);
+void print_plans(std::ostream& out, const std::vector<run_result>& plans);
 
 /// `unit`: what a loss is an average over, byte or token.
 void print_table(std::ostream& out, const std::vector<run_result>& runs, const std::string& unit);
-
-/// The text with non-printable bytes replaced by dots.
-std::string printable(const std::string& text);
+/// Prints the text that the bf16 model wrote, or, without such a model, the last one; dots for what cannot be printed.
+void print_text(std::ostream& out, const std::vector<run_result>& runs);

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include "resume.hpp"
-
 #include <algorithm>
 #include <fstream>
 #include <map>
@@ -11,7 +9,8 @@
 #include <halftone/io/checkpoint/folder.hpp>
 #include <halftone/io/checkpoint/verify.hpp>
 
-namespace ht = halftone;
+#include "report.hpp"
+
 namespace fs = std::filesystem;
 using json = nlohmann::json;
 
@@ -31,26 +30,26 @@ std::optional<ht::checkpoint_info> newest_of(const options& o, const std::string
 /// The ranks of a run with these arguments, and the windows of its steps.
 std::int64_t ranks_of(const json& arguments) { return arguments.value("ranks", std::int64_t{1}); }
 std::int64_t windows_of(const json& arguments) {
-    return ranks_of(arguments) * arguments.value("batch", std::int64_t{0}) * arguments.value("accumulation", std::int64_t{0});
+    return ranks_of(arguments) * arguments.value("batch", std::int64_t{0}) *
+           arguments.value("accumulation", std::int64_t{0});
 }
 
 /// Steps may be more, or fewer; ranks others, and what they divide, if they take the same windows.
 void check_arguments(const ht::checkpoint_info& from, const std::string& arguments) {
     if (from.arguments.empty()) return;
+    const std::string was_saved = "--resume: " + from.path.string() + " was saved with ";
     json there = json::parse(from.arguments), here = json::parse(arguments);
     for (json* each : {&there, &here}) each->erase("steps"), each->erase("zero");
     if (ranks_of(there) != ranks_of(here)) {
         if (windows_of(there) != windows_of(here)) {
-            throw exit_with(2, "--resume: " + from.path.string() + " was saved with " + std::to_string(windows_of(there)) + " windows in a step on " +
-                                   std::to_string(ranks_of(there)) + " ranks; here it has " + std::to_string(windows_of(here)) + " on " +
-                                   std::to_string(ranks_of(here)) + ", which --batch and --accumulation change");
+            refuse(was_saved, windows_of(there), " windows in a step on ", ranks_of(there), " ranks; here it has ",
+                   windows_of(here), " on ", ranks_of(here), ", which --batch and --accumulation change");
         }
         for (const char* const name : {"ranks", "batch", "accumulation"}) there.erase(name), here.erase(name);
     }
     for (const auto& [name, value] : here.items()) {
-        if (there.contains(name) && there[name] == value) continue;
-        throw exit_with(2, "--resume: " + from.path.string() + " was saved with " + name + " " +
-                               (there.contains(name) ? there[name].dump() : "unknown") + "; here it is " + value.dump());
+        if (!there.contains(name)) refuse(was_saved, name, " unknown; here it is ", value.dump());
+        if (there[name] != value) refuse(was_saved, name, " ", there[name].dump(), "; here it is ", value.dump());
     }
 }
 
@@ -62,12 +61,6 @@ bool is_kept(const json& line, std::int64_t step, std::int64_t steps) {
 }
 
 }  // namespace
-
-std::string checksum_of(std::string_view text) {
-    ht::detail::crc32 sum;
-    sum.add(text.data(), text.size());
-    return ht::detail::hex(sum.value());
-}
 
 ht::part_file rejoin_metrics(const options& o, const std::string& arguments) {
     if (o.save_steps == 0 && !o.resume) return ht::part_file::kept;

@@ -20,6 +20,8 @@
 
 #include "options.hpp"
 
+namespace ht = halftone;
+
 class file_writes;
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -27,27 +29,32 @@ struct shadow_report;
 }
 }  // namespace halftone
 
+/// What is trained, on what.
+struct task {
+    std::string policy;
+    options o;
+    ht::token_view corpus;
+};
+
 /// The surroundings of a run: what the rest of the program passes to it.
 struct surroundings {
-    halftone::trainer_callback& observer;
-    halftone::range_listener* listener = nullptr;   ///< with --profile, --memory-history and others
-    bool (*is_interrupted)() = nullptr;             ///< called after every step
-    bool is_plan = false;                           ///< the device computes nothing: the run ends with its second step
-    std::string checkpoints{};                      ///< the folder of the policy's checkpoints
-    std::string arguments{};                        ///< what a resumed run must have the same, as JSON
-    bool chooses_budget = false;                    ///< the run ends where it has chosen how to fit its budget
-    halftone::communicator* ranks = nullptr;        ///< with --ranks: the ranks that train together
-    halftone::counted_communicator* counted = nullptr;  ///< counts what they do
-    std::function<void(const halftone::shadow_report&)> on_shadow{};  ///< gets the report of --shadow
-    file_writes* writes = nullptr;                  ///< what becomes of files that cannot be written; nullptr: errors
-
-    bool is_first_rank() const { return ranks == nullptr || ranks->rank() == 0; }
+    ht::trainer_callback& observer;
+    ht::range_listener* listener = nullptr;       ///< with --profile, --memory-history and others
+    bool (*is_interrupted)() = nullptr;           ///< called after every step
+    bool is_plan = false;                         ///< the device computes nothing: the run ends with its second step
+    std::string checkpoints{};                    ///< the folder of the policy's checkpoints
+    std::string arguments{};                      ///< what a resumed run must have the same, as JSON
+    bool chooses_budget = false;                  ///< the run ends where it has chosen how to fit its budget
+    ht::communicator* ranks = nullptr;            ///< with --ranks: the ranks that train together
+    ht::counted_communicator* counted = nullptr;  ///< counts what they do
+    std::function<void(const ht::shadow_report&)> on_shadow{};  ///< gets the report of --shadow
+    file_writes* writes = nullptr;  ///< what becomes of files that cannot be written; nullptr: errors
 };
 
 /// The memory of a run at its peaks.
 struct run_peaks {
     std::size_t bytes = 0;
-    std::array<std::size_t, halftone::memory_kinds> of_kind{};  ///< each at its own time
+    std::array<std::size_t, ht::memory_kinds> of_kind{};  ///< each at its own time
 };
 
 /// What the first of several ranks did with collectives while it trained.
@@ -56,58 +63,45 @@ struct run_collectives {
     double seconds_under_way = 0;  ///< in which at least one collective had begun and was not yet complete
     double seconds_waited = 0;     ///< of these: in which nothing else was done
     double hidden_share = 0;       ///< 1 - waited / under way
-
-    run_collectives() = default;
-    explicit run_collectives(const halftone::counted_communicator& c)
-        : bytes(static_cast<double>(c.bytes())),
-          seconds_under_way(c.seconds_under_way()),
-          seconds_waited(c.seconds_waited()),
-          hidden_share(c.hidden_share()) {}
 };
 
 struct run_result {
     std::string policy;
     std::size_t parameters = 0;
-    halftone::training_result training;
-    std::optional<halftone::evaluation_result> validation;  ///< empty if the run was interrupted
-    std::string text;                                       ///< what the model wrote
-    std::vector<halftone::policy_row> policies{};           ///< the types of its layers
-    halftone::memory_choice budget{};                       ///< of a run that chooses
-    std::vector<run_peaks> of_ranks{};                      ///< with --ranks: the peaks of each
-    std::optional<run_peaks> planned{};                     ///< and those that one was planned to have
-    run_collectives collectives{};                          ///< with --ranks
-};
-
-/// What a run is planned to have in use.
-struct run_plan {
-    std::string policy;
-    std::size_t parameters = 0;
-    halftone::memory_plan memory;
+    ht::training_result training;
+    std::optional<ht::evaluation_result> validation;  ///< empty if the run was interrupted
+    std::string text;                                 ///< what the model wrote
+    std::vector<ht::policy_row> policies{};           ///< the types of its layers
+    ht::memory_choice budget{};                       ///< of a run that chooses
+    ht::memory_plan plan{};             ///< of a plan, or with --ranks what each of them was planned to have
+    std::vector<run_peaks> of_ranks{};  ///< with --ranks: the peaks of each
+    run_collectives collectives{};      ///< with --ranks
 };
 
 /// Defined in a separate file for each policy and device, to keep compile times short.
 template <class Policy, class Device>
-run_result run(Device& device, const options& o, const halftone::token_view& corpus, const surroundings& around);
+run_result run(Device& device, const options& o, const ht::token_view& corpus, const surroundings& around);
 /// The same for a Llama.
 template <class Policy, class Device>
-run_result run_llama(Device& device, const options& o, const halftone::token_view& corpus, const surroundings& around);
+run_result run_llama(Device& device, const options& o, const ht::token_view& corpus, const surroundings& around);
 
+/// The run of a task.
 template <class Device>
-run_result run_named(const std::string& policy, Device& device, const options& o, const halftone::token_view& corpus,
-                     const surroundings& around) {
-    auto* which = policy == "full_fp32"  ? &run<halftone::full_fp32, Device>
-                  : policy == "amp_fp16" ? &run<halftone::amp_fp16, Device>
-                                         : &run<halftone::amp_bf16, Device>;
+run_result run_on(Device& device, const task& t, const surroundings& around) {
+    const std::string& policy = t.policy;
+    auto* which = policy == "full_fp32"  ? &run<ht::full_fp32, Device>
+                  : policy == "amp_fp16" ? &run<ht::amp_fp16, Device>
+                                         : &run<ht::amp_bf16, Device>;
 #if defined(TRAIN_GPT_MORE)
-    if (policy == "tf32") which = &run<halftone::tf32, Device>;
-    if (policy == "fp8_hybrid") which = &run<halftone::fp8_hybrid, Device>;
-    if (o.model == "llama") {
-        which = policy == "full_fp32"  ? &run_llama<halftone::full_fp32, Device>
-                : policy == "amp_fp16" ? &run_llama<halftone::amp_fp16, Device>
-                                       : &run_llama<halftone::amp_bf16, Device>;
+    if (policy == "tf32") which = &run<ht::tf32, Device>;
+    if (policy == "fp8_hybrid") which = &run<ht::fp8_hybrid, Device>;
+    if (t.o.model == "llama") {
+        which = policy == "full_fp32"  ? &run_llama<ht::full_fp32, Device>
+                : policy == "amp_fp16" ? &run_llama<ht::amp_fp16, Device>
+                                       : &run_llama<ht::amp_bf16, Device>;
     }
 #endif
-    run_result result = which(device, o, corpus, around);
+    run_result result = which(device, t.o, t.corpus, around);
     result.policy = policy;
     return result;
 }
