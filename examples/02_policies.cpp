@@ -98,7 +98,7 @@ void wrong_ones() {
     // Prints: does a rule for this path name a layer? *.norm: yes; *.nrom: no
 
     // tests/compile_fail has these programs; tests check that compilers reject them with these sentences.
-    // lesson_policies.cpp has the three of this lesson.
+    // tests/compile_fail/lesson_policies.cpp has the three of this lesson.
 }
 
 int main() {

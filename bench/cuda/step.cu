@@ -3,7 +3,8 @@
 /// A whole training step of a small GPT and of GPT-2 124M, launched kernel by kernel and as one captured graph, in
 /// turn: the difference is the cost of the host's part. Timed from one step to the next, as in a training loop, with
 /// other tokens each time. If cuBLASLt is available, also with its products where they are faster. Compiled with
-/// BENCH_NARROW_STREAM, the residual stream is bf16 in place of the preset's fp32, as in `torch_gpu.py --stream narrow`.
+/// BENCH_NARROW_STREAM, the residual stream is bf16 in place of the preset's fp32, as in `peers/torch_gpu.py --stream
+/// narrow`.
 // compile: with --full, at most 150 kernels.
 #include <chrono>
 

@@ -24,7 +24,7 @@ class torch_peer {
 
     const std::string& version() const { return version_; }
 
-    /// A contender for a piece of work, in the names that torch_cpu.py knows.
+    /// A contender for a piece of work, in the names that peers/torch_cpu.py knows.
     struct contender contender(std::string engine, json work) {
         work["do"] = "prepare";
         const int id = ask(work).at("id").get<int>();

@@ -50,5 +50,6 @@ struct run_result {
 struct gpu_names {
     std::string device, gpu;
 };
-/// Of the GPU. Throws exit_with(3) if there is none. Each program's gpu.cu has it if CUDA is available, no_gpu.cpp otherwise.
+/// Of the GPU. Throws exit_with(3) if there is none. Each program has it in */gpu.cu if CUDA is available, in */no_gpu.cpp
+/// otherwise.
 gpu_names describe_gpu();

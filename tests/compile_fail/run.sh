@@ -16,7 +16,7 @@
 #
 # Without a compiler argument CXX names it; without cases all run; -v shows the compiler's output. nvcc compiles the programs as CUDA.
 #
-#     tests/compile_fail/run.sh [-v] [compiler] [case.cpp...]
+#     tests/compile_fail/run.sh [-v] [compiler] [CASE.cpp...]
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 include=$here/../../include

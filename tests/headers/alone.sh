@@ -40,7 +40,8 @@ precompiled_headers=()
 if (($#)); then
     headers=("$@")
 else
-    # What begins or ends a region is no header by itself: compiled are those who include it, and set/*.hpp with its end.
+    # What begins or ends a region is no header by itself: compiled are those who include it, and exec/cpu/set/*.hpp with
+    # its end.
     mapfile -t headers < <(
         find halftone ../tests ../bench -name '*.simd.hpp' | LC_ALL=C sort
         if [[ $what == all ]]; then

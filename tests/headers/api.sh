@@ -14,10 +14,14 @@
 #   - a specialisation of a commented template, and a definition outside of its class;
 #   - other operators, deduction guides, names from a using-declaration, and overloads that only produce an error message.
 #
+# An editor shows a comment alone. So a comment with three slashes, public or not, does not begin with words that refer to another one:
+# "The same", "And", "Its" and such; comments.py has the list.
+#
 #     tests/headers/api.sh              compares
 #     tests/headers/api.sh update       updates names and headers in docs/api.md; review the changes
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 command -v python3 >/dev/null 2>&1 || { echo "skipped: there is no python3"; exit 77; }
+if [ "${1:-}" != update ]; then python3 "$here/comments.py" alone; fi
 ctags --version 2>/dev/null | grep 'Universal Ctags' >/dev/null || { echo "skipped: there is no universal-ctags"; exit 77; }
 exec python3 "$here/api.py" "$@"

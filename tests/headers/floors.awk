@@ -45,7 +45,7 @@ FNR <= 60 && /\/\/ Longer than 600 lines because / { long_with_reason[file] = 1 
 }
 /^[ \t]*#[ \t]*include[ \t]*"/ { complain(file ": line " FNR " includes by quotes; headers are <halftone/...>") }
 
-# The SIMD body that is included by the next each_set.hpp.
+# The SIMD body that is included by the next exec/cpu/each_set.hpp.
 /^[ \t]*#[ \t]*define[ \t]+HALFTONE_BODY[ \t]*</ {
     target = $0
     sub(/^[^<]*</, "", target)

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 # Tests of the documentation: every ```cpp block of README.md, CONTRIBUTING.md, docs/ and examples/README.md compiles unchanged; every
 # link to a file or to a heading is valid; every <halftone/...> header and every `path/of/a/file` in the text exists; the rows of
-# a table have as many cells as its first; the number of targets that were met is that of the results.
+# a table have as many cells as its first; the number of targets that were met is that of the results. So do the files exist that
+# comments of sources and scripts name (comments.py).
 #
 # A compiler hardly reads what a template contains. So a block with a template, or with a function of `auto`, is followed by a comment
 # that readers of the page do not see, with what instantiates it, for the devices, models and loaders that the text names; given<T>() is
@@ -24,6 +25,8 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 shopt -s nullglob
 status=0
+
+python3 tests/headers/comments.py paths || status=1
 
 pages=(README.md CONTRIBUTING.md CHANGELOG.md docs/*.md examples/*.md bench/*.md)
 

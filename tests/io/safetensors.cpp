@@ -17,7 +17,7 @@ namespace ht = halftone;
 
 const std::string golden = HALFTONE_TEST_DATA "/safetensors_types.safetensors";
 
-/// The values that tensor_files.py gives the six elements of a type.
+/// The values that golden/tensor_files.py gives the six elements of a type.
 template <class T>
 std::vector<T> values_of() {
     std::vector<T> values;
@@ -146,7 +146,7 @@ TEST_CASE("safetensors: what halftone writes has the bytes that Python has read"
     ht::write_safetensors(path, all_sources(), {{"format", "pt"}, {"written by", "halftone"}});
     check_types(ht::safetensors_file(path));
     for (const ht::tensor_info& t : ht::safetensors_file(path).tensors()) CHECK(t.first % ht::size_of(t.type) == 0);
-    // HALFTONE_WRITE_GOLDEN=1 writes the file for tensor_files.py to read.
+    // HALFTONE_WRITE_GOLDEN=1 writes the file for golden/tensor_files.py to read.
     const std::string kept = HALFTONE_TEST_DATA "/safetensors_ours.safetensors";
     if (std::getenv("HALFTONE_WRITE_GOLDEN") != nullptr) std::filesystem::copy(path, kept, std::filesystem::copy_options::overwrite_existing);
     CHECK(support::temporary_folder::read(path) == support::temporary_folder::read(kept));

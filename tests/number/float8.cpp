@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// float8_e4m3 and float8_e5m2: compared with the tables of ml_dtypes, which float8.py wrote, and with the formats' definition.
+/// float8_e4m3 and float8_e5m2: compared with the tables of ml_dtypes, which golden/float8.py wrote, and with the formats'
+/// definition.
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>

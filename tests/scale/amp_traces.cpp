@@ -38,7 +38,7 @@ using numbers = std::vector<float>;
 constexpr int rows = 4, in = 5, hidden = 4, out = 4;
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-// The numbers that amp.py takes.
+// The numbers that golden/amp.py takes.
 float value(int salt, int i) { return static_cast<float>((7919 * salt + 104729 * i + 31 * i * i) % 65 - 32) / 32; }
 numbers values(int salt, int count, float factor = 1) {
     numbers all;

@@ -52,7 +52,7 @@ struct network : ht::nn::model {
     }
 };
 
-/// penalty.py's numbers.
+/// golden/penalty.py's numbers.
 std::vector<float> numbers(int count, int start, int step, int modulus) {
     std::vector<float> all;
     for (int i = 0; i < count; ++i)

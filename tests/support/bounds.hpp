@@ -30,7 +30,7 @@ inline double gamma(double n, double roundoff = u) { return n * roundoff / (1 - 
 
 /// The error of a sum of n products with operands read as Compute, relative to sum |a||b|: each product has one
 /// rounding and passes through at most n additions. If operands may be multiplied in pieces
-/// (kernel/matmul/cpu/split.hpp), products of later pieces pass through six times as many additions, and some are
+/// (kernel/matmul/cpu/unit/split.hpp), products of later pieces pass through six times as many additions, and some are
 /// dropped.
 template <class Compute>
 double product_error(double n, double roundoff = u) {

@@ -37,7 +37,7 @@ struct language_batch {
     extent rows() const { return tokens.extent_of(0); }
     /// The number of tokens.
     extent size() const { return tokens.size(); }
-    /// The same batch with f(view) in place of each view: a captured step copies it to its own memory in this way.
+    /// The batch with f(view) in place of each view: a captured step copies it to its own memory in this way.
     template <class Function>
     language_batch with_views(const Function& f) const {
         return {f(tokens), f(targets)};
@@ -47,9 +47,9 @@ struct language_batch {
         const shape<2> s{count, tokens.extent_of(1)};
         return {{tokens.data() + first * s[1], s}, {targets.data() + first * s[1], s}};
     }
-    /// The same rows as `count` micro-batches of equal size. Throws argument_error if `count` does not divide the rows.
-    /// If some targets are -100, the mean of the micro-batches' mean losses is not the batch's: multiply each loss by
-    /// ht::share_of(tape, micro, batch) (autodiff/engine/share.hpp).
+    /// The batch's rows as `count` micro-batches of equal size. Throws argument_error if `count` does not divide the
+    /// rows. If some targets are -100, the mean of the micro-batches' mean losses is not the batch's: multiply each
+    /// loss by ht::share_of(tape, micro, batch) (autodiff/engine/share.hpp).
     micro_batches split(extent count) const;
 };
 
@@ -67,7 +67,7 @@ struct packed_batch {
         if (count != 1) fail<argument_error>("split: packed documents into ", count, " micro-batches; expected 1");
         return {*this};
     }
-    /// The same batch with f(view) in place of each view: a captured step copies it to its own memory in this way.
+    /// The batch with f(view) in place of each view: a captured step copies it to its own memory in this way.
     template <class Function>
     packed_batch with_views(const Function& f) const {
         return {f(tokens), f(targets), documents.with_views(f)};

@@ -114,8 +114,8 @@ class data_loader {
     /// dropped.
     data_loader(Source& source, const loader_options& options, Transform transform, Collate collate)
         : data_loader(nullptr, source, options, std::move(transform), std::move(collate)) {}
-    /// The same with batches in the memory of a device, which only next() uses, and which must outlive the loader. The
-    /// batch's type has with_views, as ht::language_batch has.
+    /// A loader whose batches are in the memory of a device, which only next() uses, and which must outlive the loader.
+    /// The batch's type has with_views, as ht::language_batch has.
     data_loader(Device& device, Source& source, const loader_options& options, Transform transform, Collate collate)
         : data_loader(&device, source, options, std::move(transform), std::move(collate)) {}
     data_loader(Source& source, const loader_options& options, Collate collate)

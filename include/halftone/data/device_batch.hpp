@@ -58,7 +58,7 @@ class batch_uploads<Device, Batch> {
   public:
     static constexpr bool leaves_host_memory = true;
 
-    /// Of the last copy from a slot's memory, if there was one. wait() may be called by any thread.
+    /// The end of the last copy from a slot's memory, if there was one. wait() may be called by any thread.
     class event {
       public:
         event() = default;

@@ -39,7 +39,7 @@ struct labelled_batch {
     extent rows() const { return tokens.extent_of(0); }
     /// The number of tokens, with padding.
     extent size() const { return tokens.size(); }
-    /// The same batch with f(view) in place of each view: a captured step copies it to its own memory in this way.
+    /// The batch with f(view) in place of each view: a captured step copies it to its own memory in this way.
     template <class Function>
     labelled_batch with_views(const Function& f) const {
         return {f(tokens), f(labels), f(lengths)};
@@ -50,7 +50,8 @@ struct labelled_batch {
                 {labels.data() + first, {count}},
                 {lengths.data() + first, {count}}};
     }
-    /// The same rows as `count` micro-batches of equal size. Throws argument_error if `count` does not divide the rows.
+    /// The batch's rows as `count` micro-batches of equal size. Throws argument_error if `count` does not divide the
+    /// rows.
     std::vector<labelled_batch> split(extent count) const {
         if (count < 1 || rows() < 1 || rows() % count != 0) {
             fail<argument_error>("split: ", rows(), " rows into ", count,

@@ -54,7 +54,7 @@ class length_buckets {
         return length_buckets(std::move(lengths));
     }
 
-    /// In ascending order.
+    /// The lengths to which sequences are padded, in ascending order.
     const std::vector<extent>& lengths() const& { return lengths_; }
     std::vector<extent> lengths() && { return std::move(lengths_); }
     extent largest() const { return lengths_.back(); }

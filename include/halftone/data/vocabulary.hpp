@@ -71,8 +71,8 @@ class word_vocabulary {
         for (auto& [word, count] : sorted) words_.push_back(std::move(word));
         number();
     }
-    /// These words, in the order of their ids: those of another vocabulary's words(), kept in a file, say. Throws
-    /// argument_error for a word that comes twice.
+    /// A vocabulary of these words, in the order of their ids: those of another vocabulary's words(), kept in a file,
+    /// say. Throws argument_error for a word that comes twice.
     explicit word_vocabulary(std::vector<std::string> words) : words_(std::move(words)) { number(); }
 
     /// The number of ids.

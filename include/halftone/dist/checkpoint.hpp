@@ -130,7 +130,7 @@ void visit_divided_parameters(store& parameters, const communicator& comm, const
         f(range);
     }
 }
-/// The same for an optimizer's moments and averages.
+/// Calls f for each range that this rank holds of an optimizer's divided moments and averages.
 template <class Optimizer, class F>
 void visit_divided_slabs(Optimizer& optimizer, const F& f) {
     store& parameters = optimizer.parameter_store();
@@ -234,7 +234,7 @@ void on_all_ranks(communicator& comm, const char* what, const F& f) {
     throw state_error(text);
 }
 
-/// The same text of each rank.
+/// The texts that the ranks give, by their numbers. Collective.
 inline std::vector<std::string> gather_texts(communicator& comm, const char* what, const std::string& mine) {
     const std::vector<std::uint64_t> sizes = gather_values<std::uint64_t>(comm, what, mine.size());
     const auto most = static_cast<std::size_t>(*std::max_element(sizes.begin(), sizes.end()));

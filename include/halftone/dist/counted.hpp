@@ -140,7 +140,8 @@ class counted_communicator final : public communicator {
     }
     /// The seconds in which at least one collective was under way: from the call that began it to the end of the wait for it.
     double seconds_under_way() const { return counts_->seconds_under_way; }
-    /// Those of them in which this rank's program did nothing but begin collectives and wait for them.
+    /// The seconds of collectives under way in which this rank's program did nothing but begin collectives and wait for
+    /// them.
     double seconds_waited() const {
         double sum = 0;
         for (const traffic_row& r : counts_->rows) sum += r.seconds_waited;

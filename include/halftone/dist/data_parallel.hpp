@@ -251,7 +251,8 @@ class data_parallel<Device, accumulator<Kind, types<Models...>>> final : private
     rank_share share_of(Context&& context, const Micro& micro, const Batch& batch) const {
         return detail::share_of_ranks(comm(), context, micro, batch);
     }
-    /// The same for the whole of this rank's batch.
+    /// The share of all ranks' batches that is in this rank's batch, by what its loss is a mean over. Collective. On a GPU
+    /// it waits for the device.
     template <class Context, class Batch>
     rank_share share_of(Context&& context, const Batch& batch) const {
         return share_of(context, batch, batch);

@@ -222,7 +222,7 @@ struct mpi_exit_watch {
     int rank = 0, process = process_id();  ///< a child of fork() is another process, and no rank
     std::atomic<bool> is_over{false}, was_left{false};
 
-    /// Of a session that begins here. The handlers of exit(), and those of quick_exit(), run in the reverse order of their
+    /// Watches a session that begins here. Handlers of exit(), and those of quick_exit(), run in the reverse order of
     /// registration, so each belongs to the last session left; that of a global one runs behind its destructor.
     static std::shared_ptr<mpi_exit_watch> begin(int rank) {
         const auto watch = std::make_shared<mpi_exit_watch>();

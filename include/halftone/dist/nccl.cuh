@@ -269,7 +269,7 @@ class nccl_communicator final : public communicator {
             return ncclBroadcast(data, data, bytes, ncclInt8, root, comm, stream);
         });
     }
-    /// Of the host's threads; a GPU's work may still go on.
+    /// Waits until the host's thread of each rank has come here; a GPU's work may still go on.
     void barrier(const char* what) override { host_->barrier(what); }
     std::unique_ptr<communicator> split(int color, int key) override {
         std::unique_ptr<communicator> part = host_->split(color, key);

@@ -178,7 +178,7 @@ class pending_sum {
     /// Waits for the bytes and adds them. Throws communication_error.
     void wait() { wait_into(mine_); }
 
-    /// For all_reduce: the same into other memory.
+    /// Waits for the bytes and stores their sum in other memory, as all_reduce needs it. Throws communication_error.
     template <class To>
     void wait_into(To* sum) {
         if (device_ == nullptr) return;

@@ -54,7 +54,8 @@ class measured {
         : real_(&real), memory_(how.limit), workspace_(memory_), listener_(&listener) {
         memory_.use_arenas_of(real.memory());
     }
-    /// The same, in a program that is itself being planned.
+    /// For observe/memory/plan.hpp in a program that is itself being planned: the twin of the device of which `twin` is
+    /// one.
     measured(const measured& twin, memory_planning how, range_listener& listener)
         : measured(*twin.real_, how, listener) {}
     measured(const measured&) = delete;

@@ -64,9 +64,9 @@ class workspace final : public detail::capture_dependency {
         lease& operator=(const lease&) = delete;
         ~lease() { owner_->give_back(bytes_); }
 
-        /// Its first byte, aligned to block_alignment; contents undefined.
+        /// The part's first byte, aligned to block_alignment; contents undefined.
         std::byte* data() const { return data_; }
-        /// The same, as elements of T.
+        /// The part's memory as elements of T, from its first byte on.
         template <class T>
         T* as() const {
             return reinterpret_cast<T*>(data_);

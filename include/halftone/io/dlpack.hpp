@@ -117,7 +117,8 @@ dl_managed_tensor_versioned* to_dlpack(const view<T, Rank>& values, std::shared_
     if (std::is_const_v<T>) made->flags = detail::dl_read_only;
     return made;
 }
-/// The same for libraries from before DLPack 1.0. The view is of mutable elements: the structure cannot say otherwise.
+/// A view as a DLPack structure for libraries from before DLPack 1.0. The view is of mutable elements: the structure
+/// cannot say otherwise.
 template <stored_type T, int Rank>
 dl_managed_tensor* to_dlpack_unversioned(const view<T, Rank>& values, std::shared_ptr<void> owner = {}, dl_device device = {}) {
     return detail::make_dlpack<dl_managed_tensor>(values, std::move(owner), device);
@@ -165,7 +166,7 @@ class dlpack_tensor {
 
     /// The elements, valid as long as this object.
     const halftone::view<T, Rank>& view() const { return view_; }
-    /// Where they are.
+    /// The device in whose memory the elements are.
     dl_device device() const { return device_; }
 
   private:

@@ -86,7 +86,7 @@ class file_reader {
 
     const std::filesystem::path& path() const { return path_; }
     std::string name() const { return path_.string(); }
-    /// Its size when it was opened.
+    /// The file's size in bytes when it was opened.
     std::uint64_t size() const { return size_; }
 
     /// Reads exactly these bytes. Throws Error for an I/O error, and for a file that has become shorter.

@@ -23,7 +23,7 @@ inline const char* not_finite_text(double x) { return is_nan(x) ? "nan" : x > 0 
 
 }  // namespace detail
 
-/// The same JSON with a text for each number that is not finite.
+/// The JSON with a text, "nan", "inf" or "-inf", for each number that is not finite.
 template <class Json>
 Json finite_json(Json j) {
     if (j.is_number_float()) {

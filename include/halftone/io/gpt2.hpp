@@ -249,7 +249,8 @@ void load_gpt2(nn::gpt<P>& model, const std::filesystem::path& path) {
 
 /// How a GPT-2 is saved.
 struct save_gpt2_options {
-    /// Of all weights; by default each parameter's own, and F32 where parameters have a number type of a user's own.
+    /// The type of all weights in the file; by default each parameter's own, and F32 where parameters have a number
+    /// type of a user's own.
     std::optional<dtype> type = std::nullopt;
     /// A folder of transformers, or its config.json: what halftone does not have, ids of special tokens, dropouts and whatever
     /// else, is taken from there, and generation_config.json is copied. By default such ids are null.
@@ -308,7 +309,7 @@ void save_gpt2(const nn::gpt<P>& model, const std::filesystem::path& folder, con
     if (generation) detail::write_text(folder / "generation_config.json", *generation);
     detail::write_text(folder / "config.json", config.dump(2) + '\n');
 }
-/// The same, with all weights of this type.
+/// Saves the model as transformers' GPT-2, with all weights of this type.
 template <class P>
 void save_gpt2(const nn::gpt<P>& model, const std::filesystem::path& folder, dtype type) {
     save_gpt2(model, folder, save_gpt2_options{.type = type});

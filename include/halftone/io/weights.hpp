@@ -67,7 +67,7 @@ namespace detail {
 inline const value_traits& saved_type(const store_group& g, const store_entry& e) {
     return *(e.master == store_entry::nowhere ? g.copy_type : g.param_type);
 }
-/// Its type in a file; for a user's own type that of unsigned integers as wide.
+/// The type in a file of values of these traits; for a user's own type that of unsigned integers as wide.
 inline dtype saved_dtype(const value_traits& t) {
     if (t.is_own) return t.bytes == 1 ? dtype::u8 : t.bytes == 2 ? dtype::u16 : dtype::u32;
     return static_cast<dtype>(dtype_of_number(t.name));

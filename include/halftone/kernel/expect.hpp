@@ -19,13 +19,13 @@ void expect(const char* operation, const char* argument, const view<T, Rank>& v,
     detail::expect_contiguous(operation, argument, v);
 }
 
-/// The same for an optional view: one without data passes.
+/// Throws shape_error unless an optional view has the expected shape and is contiguous; one without data passes.
 template <class T, int Rank>
 void expect_optional(const char* operation, const char* argument, const view<T, Rank>& v, const shape<Rank>& expected) {
     if (v.data() != nullptr) expect(operation, argument, v, expected);
 }
 
-/// The same for a matrix with any leading dimension.
+/// Throws shape_error unless a matrix has the expected shape and whole rows, with any leading dimension.
 template <class T>
 void expect_rows(const char* operation, const char* argument, const view<T, 2>& v, const shape<2>& expected) {
     if (!(v.shape() == expected))
@@ -33,7 +33,8 @@ void expect_rows(const char* operation, const char* argument, const view<T, 2>& 
     detail::expect_whole_rows(operation, argument, v);
 }
 
-/// The same for such a matrix that is written to.
+/// Throws shape_error unless a matrix that is written to has the expected shape and whole rows, none of which appears
+/// twice.
 template <class T>
 void expect_written_rows(const char* operation, const char* argument, const view<T, 2>& v, const shape<2>& expected) {
     expect_rows(operation, argument, v, expected);

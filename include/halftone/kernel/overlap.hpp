@@ -22,7 +22,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// Its address tells types apart.
+/// A tag of a type, whose address tells types apart.
 template <class T>
 inline constexpr char type_tag = 0;
 
@@ -54,12 +54,12 @@ named_elements elements_of(const char* name, const view<T, Rank>& v, int index =
 /// their elements at unlike distances pass if that takes more than 4,096 comparisons.
 void expect_apart(const char* operation, const named_elements& read, const named_elements& written);
 
-/// The same, except if each element is read where it is written: `read` is broadcast to `written` as NumPy does. Extents that do
-/// not fit pass: the operation refuses them.
+/// Throws shape_error if both have memory in common, except if each element is read where it is written: `read` is broadcast to
+/// `written` as NumPy does. Extents that do not fit pass: the operation refuses them.
 void expect_apart_or_same(const char* operation, const named_elements& read, const named_elements& written);
 
-/// The same for views, or what has one, in a call on a device. Calls that are measured (exec/measure.hpp) pass: their views need
-/// no memory.
+/// Throws shape_error if views, or what has one, have memory in common, in a call on a device. Calls that are measured
+/// (exec/measure.hpp) pass: their views need no memory.
 template <class Device, class Read, class Written>
 void expect_apart(Device& device, const char* operation, const char* read, const Read& x, const char* written,
                   const Written& y) {
@@ -118,7 +118,7 @@ class memory_span {
         step_[i] = s;
     }
     std::uintptr_t reach(int i) const { return static_cast<std::uintptr_t>(step_[i].count - 1) * step_[i].distance; }
-    /// Of the part that the first `steps` steps make.
+    /// The length in bytes of the part that the first `steps` steps make.
     std::uintptr_t length(int steps) const {
         std::uintptr_t all = dense_;
         for (int i = dense_steps_; i < steps; ++i) all += reach(i);

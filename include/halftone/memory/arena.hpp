@@ -31,7 +31,7 @@ inline namespace HALFTONE_ABI {
 /// one kind. All blocks must be freed before the arena is destroyed. Not thread-safe.
 class arena {
   public:
-    /// Of the kind that the resource's arenas have. A growable arena on a resource without ranges of addresses
+    /// An arena of the kind that the resource's arenas have. A growable arena on a resource without ranges of addresses
     /// (page_bytes() is 0) has segments.
     arena(memory_resource& source, memory_kind kind)
         : source_(&source), kind_(kind), blocks_(allocator_for(source, kind)) {}

@@ -80,7 +80,8 @@ class gradient_slabs {
         const square_sum& s = squares_[entry];
         return s.is_known(static_cast<extent>(store_->entries()[entry].count)) ? &s : nullptr;
     }
-    /// To be called after gradients were changed other than through claim(): no sum of squares is valid any more.
+    /// Forgets the sums of squares, none of which is valid any more; to be called after gradients were changed other
+    /// than through claim().
     void forget_squares() { std::fill(squares_.begin(), squares_.end(), square_sum{}); }
     /// Whether a backward pass of the last window that has ended computed a gradient for this entry.
     bool is_reached(std::size_t entry) const { return reached_[entry]; }

@@ -31,8 +31,8 @@ namespace detail::host_pages {
 /// Whether the system has them.
 inline constexpr bool exist = true;
 
-/// As many addresses as the machine has memory, or, if the process may not have so many, half as many, and so on.
-/// Begins at a multiple of `page`, a power of two.
+/// Reserves as many addresses as the machine has memory, or, if the process may not have so many, half as many, and so
+/// on. Begins at a multiple of `page`, a power of two.
 inline address_range reserve(std::size_t page) {
     std::size_t bytes = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
     for (bytes = (bytes / page + 1) * page; bytes >= page; bytes = bytes / 2 / page * page) {

@@ -87,7 +87,7 @@ class memory_resource {
 
     /// Allocates a block that the caller, an arena, divides up; the arena itself counts the used part.
     std::byte* reserve(std::size_t bytes, memory_kind kind);
-    /// The same, but nullptr if there is no such block.
+    /// Allocates a block that the caller divides up, as reserve() does; nullptr if there is no such block.
     std::byte* try_reserve(std::size_t bytes, memory_kind kind);
     /// Frees a reserved block; while work is captured, it is kept until the capture ends.
     void unreserve(std::byte* block, std::size_t bytes, memory_kind kind) noexcept;

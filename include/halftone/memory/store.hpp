@@ -115,7 +115,7 @@ class store final : public detail::capture_dependency {
     /// Rounds all masters to their copies again; to be called after masters were written to. Split masters need no
     /// rounding. If the store is sharded, all ranks call it.
     void refresh();
-    /// The same for one parameter, by its index in the store.
+    /// Rounds one parameter's master to its copy again, by its index in the store.
     void refresh(std::size_t index);
 
     /// Freezes every parameter whose path the pattern matches (path_matches, policy/path.hpp): from now on it has no
@@ -141,7 +141,7 @@ class store final : public detail::capture_dependency {
     void tell_slab(memory_kind kind, const entry& e, std::size_t each, const std::byte* slab = nullptr) const {
         if (!e.frozen) tell_slab(kind, e, e.gradient, gradients_here(e), each, slab);
     }
-    /// The same for a slab of moments or averages.
+    /// Tells the memory's listener of an entry's part of a slab of moments or averages, of `each` bytes an element.
     void tell_moments(const entry& e, std::size_t each, const std::byte* slab = nullptr) const {
         if (!e.frozen) tell_slab(memory_kind::moment, e, e.moment, updated_here(e), each, slab);
     }
@@ -178,9 +178,9 @@ class store final : public detail::capture_dependency {
     }
     /// The elements of an entry, with those of the gap after it, that this rank updates.
     element_range updated_here(const entry& e) const { return here(e, &store_run::moment); }
-    /// Those whose gradients this rank has after a window.
+    /// The elements of an entry whose gradients this rank has after a window.
     element_range gradients_here(const entry& e) const { return here(e, &store_run::gradient); }
-    /// Those whose masters this rank has.
+    /// The elements of an entry whose masters this rank has.
     element_range masters_here(const entry& e) const { return here(e, &store_run::master); }
     /// Whether this rank has masters and copies of so many elements of an entry from `first` on.
     bool is_here(const entry& e, std::size_t first, std::size_t count) const;

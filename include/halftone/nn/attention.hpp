@@ -48,8 +48,8 @@ struct attention {
     /// The width of one head: width / heads.
     extent head_size() const { return qkv.weight.shape()[1] / heads; }
 
-    /// With packed_sequences, or those of packed documents, x is one row of documents; autodiff/op/attention.hpp
-    /// specifies where their offsets may be.
+    /// Self-attention of x (batch, time, width). With packed_sequences, or those of packed documents, x is one row of
+    /// documents; autodiff/op/attention.hpp specifies where their offsets may be.
     template <class Context, class X, class Residual = absent>
     auto operator()(Context&& ctx, const variable<X, 3>& x, const Residual& residual = {},
                     const halftone::detail::device_sequences& sequences = {}) const {
@@ -57,7 +57,8 @@ struct attention {
         return mix(ctx, self_attention<layer_roles<P, operation, Context>>(ctx, qkv(ctx, x), {heads, kv_heads}, options, sequences),
                    residual);
     }
-    /// With functions of scores: kernel/attention/score_mod/score_mod.hpp. Without a residual, pass ht::absent{}.
+    /// Self-attention with functions of the scores (kernel/attention/score_mod/score_mod.hpp). Without a residual, pass
+    /// ht::absent{}.
     template <class Context, class X, class Residual, class F, class... More>
         requires(halftone::detail::attention_function<F> && (halftone::detail::attention_function<More> && ...))
     auto operator()(Context&& ctx, const variable<X, 3>& x, const Residual& residual, const F& function,

@@ -57,7 +57,7 @@ struct conv2d {
         : conv2d(s, in, out, kernel_size, how,
                  halftone::detail::conv2d_layer_initial(in, out, kernel_size, how),
                  halftone::detail::conv2d_layer_initial(in, out, kernel_size, how)) {}
-    /// With given initial values. Also throws argument_error for invalid initial values.
+    /// A convolution with given initial values. Also throws argument_error for invalid initial values.
     conv2d(store& s, extent in, extent out, const shape<2>& kernel_size, const conv2d_options& how,
            const initial& weights, const initial& biases = {})
         : weight(s.add<P, operation>("weight", halftone::detail::conv2d_layer_shape(in, out, kernel_size, how), weights)),
@@ -88,7 +88,7 @@ struct conv2d_no_bias {
     conv2d_no_bias(store& s, extent in, extent out, const shape<2>& kernel_size, const conv2d_options& how = {})
         : conv2d_no_bias(s, in, out, kernel_size, how,
                          halftone::detail::conv2d_layer_initial(in, out, kernel_size, how)) {}
-    /// With given initial values. Also throws argument_error for invalid initial values.
+    /// A convolution with given initial values. Also throws argument_error for invalid initial values.
     conv2d_no_bias(store& s, extent in, extent out, const shape<2>& kernel_size, const conv2d_options& how,
                    const initial& weights)
         : weight(s.add<P, operation>("weight", halftone::detail::conv2d_layer_shape(in, out, kernel_size, how), weights)),

@@ -15,8 +15,8 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace nn {
 
-/// Its token table may also be the head's weight (tied weights): the table is stored as a linear layer's weight would
-/// be.
+/// A table of tokens' rows and one of positions' rows, which are added. The token table may also be the head's weight
+/// (tied weights): the table is stored as a linear layer's weight would be.
 template <class P>
 struct embedding {
     using policy = P;

@@ -109,7 +109,8 @@ class gpt : public model {
         h_.checkpoint_every(n);
         config_.checkpointing = n;
     }
-    /// The same for the blocks whose index i satisfies chosen(i).
+    /// From now on the blocks whose index i satisfies chosen(i), and no others, store only their input for the backward
+    /// pass, which recomputes them.
     template <class Chosen>
     void checkpoint_where(const Chosen& chosen) {
         h_.checkpoint_where(chosen);

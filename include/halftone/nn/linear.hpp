@@ -31,7 +31,7 @@ struct linear {
     /// Weights are initialised with a normal distribution of variance 1 / in, the bias with zeros.
     linear(store& s, extent in, extent out)
         : linear(s, in, out, initial{.deviation = in > 0 ? 1.0f / std::sqrt(static_cast<float>(in)) : 0.0f}) {}
-    /// With given initial values. Throws argument_error for invalid ones, and shape_error.
+    /// A linear layer with given initial values. Throws argument_error for invalid ones, and shape_error.
     linear(store& s, extent in, extent out, const initial& weights, const initial& biases = {})
         : weight(s.add<P, operation>("weight", shape<2>{out, in}, weights)),
           bias(s.add<P, operation>("bias", shape<1>{out}, biases)) {}
@@ -56,7 +56,7 @@ struct linear_no_bias {
     /// Weights are initialised with a normal distribution of variance 1 / in.
     linear_no_bias(store& s, extent in, extent out)
         : linear_no_bias(s, in, out, initial{.deviation = in > 0 ? 1.0f / std::sqrt(static_cast<float>(in)) : 0.0f}) {}
-    /// With given initial weights. Throws argument_error for invalid ones, and shape_error.
+    /// A linear layer with given initial weights. Throws argument_error for invalid ones, and shape_error.
     linear_no_bias(store& s, extent in, extent out, const initial& weights)
         : weight(s.add<P, operation>("weight", shape<2>{out, in}, weights)) {}
 

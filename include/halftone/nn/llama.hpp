@@ -99,7 +99,8 @@ class llama : public model {
     /// From now on every n-th block stores only its input for the backward pass, which recomputes the block; 0: none.
     /// Throws argument_error for a negative number.
     void checkpoint_every(int n) { h_.checkpoint_every(n); }
-    /// The same for the blocks whose index i satisfies chosen(i).
+    /// From now on the blocks whose index i satisfies chosen(i), and no others, store only their input for the backward
+    /// pass, which recomputes them.
     template <class Chosen>
     void checkpoint_where(const Chosen& chosen) {
         h_.checkpoint_where(chosen);

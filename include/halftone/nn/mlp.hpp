@@ -87,7 +87,8 @@ struct mlp {
         }
         return run(ctx, x, residual);
     }
-    /// Without a residual; the result has the type of down's `output`.
+    /// The perceptron of x (…, width) without a residual; the result has the same shape and the type of down's
+    /// `output`.
     template <class Context, class X, int Rank>
     auto operator()(Context&& ctx, const variable<X, Rank>& x) const {
         halftone::detail::check_layer_dropout<Context>("mlp", residual_dropout);

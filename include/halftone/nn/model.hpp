@@ -51,9 +51,9 @@ class model {
     explicit model(Device& device) : parameters_(device.memory()) {}
     ~model() = default;
 
-    /// To be called at the end of the constructor of `self`, after all layers have been constructed: allocates the
-    /// parameters' memory and initialises it from the seed. Does not compile if the recipe of `self`, its `policy`, has
-    /// a rule that matches no layer. Throws out_of_memory, and state_error when called twice.
+    /// Allocates the parameters' memory and initialises it from the seed; to be called at the end of the constructor of
+    /// `self`, after all layers have been constructed. Does not compile if the recipe of `self`, its `policy`, has a
+    /// rule that matches no layer. Throws out_of_memory, and state_error when called twice.
     template <class Self>
     void commit(const Self& self, std::uint64_t seed = 0) {
         static_assert(std::is_base_of_v<model, Self> && !std::is_same_v<model, Self>,

@@ -94,7 +94,8 @@ struct rotary_attention {
     linear_no_bias<at<P, "proj">> proj;     // heads head_size to width
     rotary_attention_options options;       ///< with all defaults resolved
 
-    /// With given initial weights of both products. Throws argument_error for invalid numbers of heads.
+    /// A rotary attention with given initial weights of both products. Throws argument_error for invalid numbers of
+    /// heads.
     rotary_attention(store& s, extent width, const rotary_attention_options& o, const initial& inner = {.deviation = 0.02f},
                      const initial& projection = {.deviation = 0.02f})
         : rotary_attention(s, width, inner, projection, checked(width, o)) {}

@@ -64,8 +64,9 @@ class stack {
         if (n < 0) fail<argument_error>("stack: a checkpoint every ", n, " blocks; expected 1 or more, or 0 for none");
         checkpoint_where([n](int i) { return n != 0 && i % n == 0; });
     }
-    /// The same for the blocks whose index i satisfies chosen(i). The first blocks save the most memory: their values
-    /// are recomputed after those of later blocks have been freed.
+    /// From now on the blocks whose index i satisfies chosen(i), and no others, store only their input for the backward
+    /// pass. The first blocks save the most memory: their values are recomputed after those of later blocks have been
+    /// freed.
     template <class Chosen>
     void checkpoint_where(const Chosen& chosen) {
         checkpointed_.assign(static_cast<std::size_t>(depth_), false);

@@ -58,18 +58,18 @@ HALFTONE_HD HALFTONE_INLINE constexpr bool is_nan(const T& x) {
     return detail::magnitude_bits<T>::of(x) > detail::magnitude_bits<T>::infinity;
 }
 
-/// The same for a user's own type, whose numbers are what their conversion to float says. The float's bits are compared, so
-/// that -ffast-math cannot assume infinities and NaNs away.
+/// Whether x, a number of a user's own type, is neither infinite nor a NaN; its numbers are what their conversion to float
+/// says. The float's bits are compared, so that -ffast-math cannot assume infinities and NaNs away.
 template <own_number T>
 HALFTONE_HD HALFTONE_INLINE constexpr bool is_finite(const T& x) {
     return is_finite(static_cast<float>(x));
 }
-/// The same for a user's own type.
+/// Whether x, a number of a user's own type, is infinite.
 template <own_number T>
 HALFTONE_HD HALFTONE_INLINE constexpr bool is_inf(const T& x) {
     return is_inf(static_cast<float>(x));
 }
-/// The same for a user's own type.
+/// Whether x, a number of a user's own type, is a NaN.
 template <own_number T>
 HALFTONE_HD HALFTONE_INLINE constexpr bool is_nan(const T& x) {
     return is_nan(static_cast<float>(x));

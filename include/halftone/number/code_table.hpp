@@ -35,7 +35,7 @@ struct code_table {
 template <has_code_table T>
 inline constexpr code_table<T> code_table_of{};
 
-/// For kernels that compute in float.
+/// A number of a user's own type as a float, for kernels that compute in float.
 template <own_number T>
 HALFTONE_INLINE float widened(const T& x) {
     static_assert(

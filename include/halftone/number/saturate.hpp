@@ -51,7 +51,8 @@ HALFTONE_HD HALFTONE_INLINE constexpr T saturate(Arithmetic x) {
     }
 }
 
-/// The same for a narrow number `x`.
+/// A narrow number `x` rounded once to `T`, to nearest even; T's largest number with x's sign where x is larger or
+/// infinite. A NaN stays a NaN.
 template <number T, number From>
     requires(!detail::device_arithmetic<From>)
 HALFTONE_HD HALFTONE_INLINE constexpr T saturate(const From& x) {

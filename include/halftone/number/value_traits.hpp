@@ -28,7 +28,7 @@ struct value_traits {
     bool shows_overflow;         ///< they become infinite or NaN
     bool is_own;                 ///< a number type of a user's own
     float (*round)(float x);     ///< to the nearest number, as a float
-    float (*saturate)(float x);  ///< the same, but the largest number for larger ones
+    float (*saturate)(float x);  ///< to the nearest number, as a float; the largest number for larger ones
     void (*widen)(const void* from, std::size_t count, float* to);
     void (*narrow)(const float* from, std::size_t count, void* to);
     void (*to_doubles)(const void* from, std::size_t count, double* to);
@@ -99,7 +99,7 @@ struct value_conversions {
 
 }  // namespace detail
 
-/// Those of T, whose address identifies the type in a program.
+/// The value_traits of T, whose address identifies the type in a program.
 template <number T>
 inline constexpr value_traits value_traits_of = detail::value_conversions<T>::make();
 

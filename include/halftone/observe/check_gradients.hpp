@@ -266,7 +266,7 @@ template <class Device, class F, class... T, int... Rank>
     return check_gradients(device, gradient_check_options{}, f, inputs...);
 }
 
-/// The same for the parameters of a model that are not frozen; f is called with a tape.
+/// Compares the gradients of the parameters of a model that are not frozen with differences; f is called with a tape.
 template <class Device, detail::model_with_parameters Model, class F>
 [[nodiscard]] gradient_report check_gradients(Device& device, const gradient_check_options& options, Model& model,
                                               const F& f) {

@@ -114,7 +114,8 @@ void clip_grad_value(Device& device, gradients<Any, Models>& g, float limit) {
     if (w.known == detail::window::knowledge::norm) w.known = detail::window::knowledge::finite;
 }
 
-/// The same on the device whose scaler unscaled the gradients.
+/// Scales all gradients so that their norm is at most max_norm, on the device whose scaler unscaled them. Throws as
+/// with a device.
 template <class Device, class Models>
 auto clip_grad_norm(gradients<Device, Models>& g, float max_norm) {
     static_assert(
@@ -123,7 +124,7 @@ auto clip_grad_norm(gradients<Device, Models>& g, float max_norm) {
         "ht::clip_grad_norm(device, grads, max_norm)");
     if constexpr (!std::is_void_v<Device>) return clip_grad_norm(*g.device(), g, max_norm);
 }
-/// The same on the device whose scaler unscaled the gradients.
+/// Clips every gradient's magnitude to `limit`, on the device whose scaler unscaled them. Throws as with a device.
 template <class Device, class Models>
 void clip_grad_value(gradients<Device, Models>& g, float limit) {
     static_assert(!std::is_void_v<Device>,

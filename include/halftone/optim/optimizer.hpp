@@ -92,7 +92,7 @@ struct optimizer_slab {
     std::vector<extent> shape{};
     std::size_t first = 0;  ///< the parameter's element, or code, with which it begins: not 0 only if the store is divided
 
-    /// Its size.
+    /// The size of the slab's part in bytes.
     std::size_t bytes() const {
         std::size_t n = each;
         for (const extent e : shape) n *= static_cast<std::size_t>(e);
@@ -463,7 +463,7 @@ class optimizer {
         average_.reset();
         parameters_->set_averaged(false);
     }
-    /// To be called after parameters have changed: if the store is divided, gathers what each rank holds whole.
+    /// Gathers what each rank holds whole, if the store is divided; to be called after parameters have changed.
     void gather() const {
         if (auto* const sharding = parameters_->sharding()) sharding->gather();
     }

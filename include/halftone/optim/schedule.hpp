@@ -43,7 +43,7 @@ struct schedule_options {
     schedule shape = schedule::constant;
     std::int64_t total_steps = 0;   ///< steps of the whole run, warm-up included; not needed for a constant rate
     std::int64_t warmup_steps = 0;  ///< steps in which the rate increases linearly from zero
-    double warmup_ratio = 0;        ///< the same as a fraction of total_steps, rounded up; used if warmup_steps is 0
+    double warmup_ratio = 0;        ///< warmup_steps as a fraction of total_steps, rounded up; used if warmup_steps is 0
     double final_ratio = 0;  ///< the last rate as a fraction of the full rate; warmup_stable_decay also begins with it
     double power = 1;        ///< exponent of polynomial
     std::int64_t decay_steps = 0;                  ///< for warmup_stable_decay: number of steps of the decay

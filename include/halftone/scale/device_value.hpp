@@ -35,7 +35,7 @@ class device_value {
         write(value);
     }
 
-    /// Its address in the device's memory.
+    /// The value's address in the device's memory.
     T* data() const { return reinterpret_cast<T*>(memory_.data()); }
     /// The value. On a GPU it waits for the device.
     T read() const { return read_value(*device_, data()); }

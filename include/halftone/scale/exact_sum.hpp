@@ -46,7 +46,7 @@ class exact_sum {
         for (std::size_t i = 0; i < count; ++i) digits_[i] += other.digits_[i];
         carry();
     }
-    /// To be called before it is sent, and after many terms.
+    /// Carries from digit to digit; to be called before the sum is sent, and after many terms.
     void carry() {
         for (std::size_t i = 0; i + 1 < count; ++i) {
             digits_[i + 1] += digits_[i] >> 32;

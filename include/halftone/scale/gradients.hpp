@@ -166,7 +166,7 @@ class gradients {
     gradient_rows<typename Storage::accumulate> rows(const parameter<Storage, Rank>& p) const {
         return slabs(p.owner()).rows(p);
     }
-    /// The same, copied into host memory. On a GPU it waits for the device.
+    /// The rows of a sparse gradient, still scaled, copied into host memory. On a GPU it waits for the device.
     template <class Storage, int Rank>
     host_rows<typename Storage::accumulate> read_rows(const parameter<Storage, Rank>& p) const {
         return slabs(p.owner()).read_rows(p);
@@ -186,9 +186,8 @@ class gradients {
     }
     Device* device() const { return device_; }
 
-    /// To be called after values were changed through views: the next clip or step computes norm and finiteness again.
-    /// A value that is not finite then skips the step, but does not affect the loss scale, which unscale() has judged
-    /// already.
+    /// Says that values were changed through views: the next clip or step computes norm and finiteness again. A value
+    /// that is not finite then skips the step, but does not affect the loss scale, which unscale() has judged already.
     void changed() {
         detail::window& w = check("gradients");
         if (w.known != detail::window::knowledge::nothing) w.known = detail::window::knowledge::factors;

@@ -202,7 +202,7 @@ class outlier_guard {
         record_.write(r);
     }
 
-    /// The same for a share of the batch of several ranks.
+    /// Takes the loss of a share of the batch of several ranks.
     void add(const rank_loss<shared_loss<variable<float, 0>>>& loss) { add(loss.loss); }
 
     /// Discards the losses of a step that ended with an exception.

@@ -111,7 +111,7 @@ host_tensor<std::remove_const_t<T>, Rank> to_host(Device& device, const view<T, 
     return result;
 }
 
-/// The same for a split master: joins the halves to floats.
+/// A copy of a split master in host memory, whose halves are joined to floats. Waits for the device.
 template <class Device, int Rank>
 host_tensor<float, Rank> to_host(Device& device, const split_view<Rank>& values) {
     const auto nearest = to_host(device, values.nearest);
@@ -141,8 +141,8 @@ template <class Device, class T, int Rank>
 tensor<T, Rank> to_device(Device& device, const host_tensor<T, Rank>& values) {
     return to_device(device, values.view());
 }
-/// The same into existing memory of the device: a tensor, or a view of one. Both are contiguous, and of one shape and
-/// type. Throws shape_error.
+/// Writes values to existing memory of the device: a tensor, or a view of one. Both are contiguous, and of one shape
+/// and type. Throws shape_error.
 template <class Device, class T, int Rank, class To>
 void to_device(Device& device, const view<T, Rank>& values, const To& to) {
     const auto out = as_view(to);

@@ -106,7 +106,7 @@ class key_value_cache {
         const shape<3> s = layer_shape(heads, head_size);
         return {reinterpret_cast<T*>(take(s, sizeof(T), s.size() * static_cast<extent>(sizeof(T)))), s};
     }
-    /// The same in eight bits.
+    /// The next layer's keys and values in eight bits, with their scales.
     detail::eight_bit_layer next_eight_bit_layer(extent heads, extent head_size);
 
   private:

@@ -33,7 +33,7 @@ struct packed {
 
     /// Whether there are offsets.
     bool are_there() const { return offsets.data() != nullptr; }
-    /// The same with f(offsets) in place of the offsets: a copy in the device's memory, say.
+    /// The documents with f(offsets) in place of the offsets: a copy in the device's memory, say.
     template <class Function>
     packed with_views(const Function& f) const {
         return {f(offsets), cache};

@@ -174,7 +174,7 @@ constexpr view<stands_for_t<T>, 1> as_view(const std::span<T, Extent>& s) {
     return {s.data(), {static_cast<extent>(s.size())}};
 }
 
-/// The same memory with the last two axes exchanged.
+/// The view's memory with the last two axes exchanged.
 template <class T, int Rank>
 HALFTONE_HD constexpr view<T, Rank> transpose(const view<T, Rank>& v) {
     static_assert(Rank >= 2, "halftone: a transpose needs at least two axes");
@@ -192,8 +192,8 @@ HALFTONE_HD constexpr view<T, 2> matrix(const view<T, 3>& v, extent index) {
 
 namespace detail {
 
-/// These throw shape_error with the same sentence everywhere: "flatten: the view (2, 4) is not contiguous; its strides
-/// are ...".
+/// Throws shape_error unless a view is contiguous, with the same sentence everywhere: "flatten: the view (2, 4) is not
+/// contiguous; its strides are ...".
 template <class T, int Rank>
 void expect_contiguous(const char* operation, const char* argument, const view<T, Rank>& v) {
     if (v.is_contiguous()) return;
@@ -205,7 +205,7 @@ void expect_whole_rows(const char* operation, const char* argument, const view<T
     fail<shape_error>(operation, ": ", argument, " ", v.shape(), " has gaps within its rows; its strides are ",
                       v.strides());
 }
-/// For a view that is written to: no element appears twice.
+/// Throws shape_error for a view that is written to if an element appears twice.
 template <class T, int Rank>
 void expect_elements_once(const char* operation, const char* argument, const view<T, Rank>& v) {
     if (v.shows_elements_once()) return;

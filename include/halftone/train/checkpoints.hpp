@@ -125,7 +125,8 @@ class trainer_checkpoints final : public trainer_callback {
         : trainer_checkpoints(trainer, trainer_checkpoint_options{}, parts...) {}
     trainer_checkpoints(Trainer& trainer, const trainer_checkpoint_options& options, Parts&... parts)
         : trainer_checkpoints([&] { return Files(trainer.arguments().output_dir); }, trainer, options, parts...) {}
-    /// The same with the trainers of all ranks of `comm`, with which this one has been joined before. Collective.
+    /// Loads and saves with the trainers of all ranks of `comm`, with which this one has been joined before.
+    /// Collective.
     template <class Ranks>
         requires(std::is_constructible_v<Files, Ranks&, std::string> && !has_options)
     trainer_checkpoints(Trainer& trainer, Ranks& comm, Parts&... parts)

@@ -30,7 +30,7 @@ const_view<std::remove_const_t<T>, Rank> view_of_constants(const view<T, Rank>& 
     return v;
 }
 
-/// The same with f(view) in place of each view, which has const elements.
+/// The input with f(view) in place of each view, which has const elements.
 template <class Input, class Function>
 auto map_views(const Input& input, const Function& f) {
     if constexpr (is_view<Input>) {

@@ -62,17 +62,17 @@ class trainer : public detail::trainer_parts<Device, Model, Kind, Options> {
     trainer(Device& device, Model& model, const training_arguments& arguments, std::vector<parameter_group> groups = {})
         requires std::same_as<Options, adamw_options>
         : trainer(device, model, arguments, Kind{}, std::move(groups)) {}
-    /// The same with another kind of tape: ht::watched, which is needed by arguments that examine values.
+    /// A trainer with another kind of tape: ht::watched, which is needed by arguments that examine values.
     trainer(Device& device, Model& model, const training_arguments& arguments, Kind, std::vector<parameter_group> groups = {})
         requires std::same_as<Options, adamw_options>
         : trainer(device, model, arguments, detail::asked_by(arguments), Kind{}, std::move(groups)) {}
-    /// With the optimizer whose options these are, rate and decay among them: throws argument_error for arguments that describe
-    /// an AdamW, too.
+    /// A trainer with the optimizer whose options these are, rate and decay among them: throws argument_error for arguments
+    /// that describe an AdamW, too.
     template <std::same_as<Options> Given>
     trainer(Device& device, Model& model, const training_arguments& arguments, const Given& options,
             std::vector<parameter_group> groups = {})
         : trainer(device, model, arguments, options, Kind{}, std::move(groups)) {}
-    /// With such an optimizer, and another kind of tape.
+    /// A trainer with the optimizer whose options these are, and another kind of tape.
     template <std::same_as<Options> Given>
     trainer(Device& device, Model& model, const training_arguments& arguments, const Given& options, Kind,
             std::vector<parameter_group> groups = {})
@@ -102,7 +102,7 @@ class trainer : public detail::trainer_parts<Device, Model, Kind, Options> {
             return train_and_evaluate(data, data, no_evaluation{});
         }
     }
-    /// The same, evaluating on other data: windows, or a data loader that is used for nothing else.
+    /// Trains on `data`, evaluating on other data: windows, or a data loader that is used for nothing else.
     template <training_data Data, class Evaluation>
         requires(evaluation_data<Evaluation> || evaluation_loader<Evaluation>)
     training_result train(Data& data, Evaluation& evaluation) {
@@ -116,7 +116,8 @@ class trainer : public detail::trainer_parts<Device, Model, Kind, Options> {
     const memory_choice& fit_to_budget(Data& data) {
         return fit_to_budget(data, data);
     }
-    /// The same of a run that evaluates on other data: windows. (Batches of a data loader are not planned.)
+    /// Chooses what to recompute so that a run fits the budget that evaluates on other data: windows. (Batches of a
+    /// data loader are not planned.)
     template <training_data Data, class Evaluation>
     const memory_choice& fit_to_budget(Data& data, Evaluation& evaluation) {
         parts::count_steps(data);

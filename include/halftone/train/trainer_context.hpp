@@ -33,7 +33,7 @@ struct trainer_context {
     bool is_restored = false;        ///< a state has been loaded since the last call of train(), with that order
 
     extent epoch_rows = 0;           ///< of an epoch of the data, in a run of num_train_epochs
-    std::int64_t epoch_steps = 0;    ///< the same in steps; 0: the run has max_steps
+    std::int64_t epoch_steps = 0;    ///< steps of an epoch of the data; 0: the run has max_steps
 
     /// This rank's number, and how many have joined; 0 and 1 for a trainer alone.
     int rank() const { return ranks == nullptr ? 0 : ranks->rank(); }

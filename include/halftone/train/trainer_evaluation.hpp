@@ -24,7 +24,7 @@ class trainer_evaluation {
   public:
     explicit trainer_evaluation(context_type& context) : context_(&context), inference_(*context.device) {}
 
-    /// Of the first windows of the data.
+    /// The evaluation of the first windows of the data.
     template <class Data>
     evaluation_result of_windows(Data& data, extent windows) {
         windows = std::min(windows, data.windows());

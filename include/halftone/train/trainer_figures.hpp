@@ -131,7 +131,8 @@ class trainer_figures {
 
   private:
     double step_ms() { return 1e3 * step_seconds_.median(); }
-    /// The same; before the first step of a resumed run what the run had had before.
+    /// The median of the latest steps' milliseconds; before the first step of a resumed run what the run had had
+    /// before.
     double step_ms_so_far() { return step_seconds_.size() == 0 ? context_->state.step_ms : step_ms(); }
 
     context_type* context_;

@@ -38,7 +38,7 @@ struct asked_optimizer {
         if constexpr (has_eight_bit_form) return Options::eight_bit::of(options).has_value();
         return false;
     }
-    /// Its name.
+    /// The name of the optimizer's form with moments in 8 bits; empty if there is none.
     static const char* eight_bit_name() {
         if constexpr (has_eight_bit_form) return Options::eight_bit::name;
         return "";

@@ -145,7 +145,8 @@ struct training_arguments {
 
 namespace detail {
 
-/// Of a run whose number of steps is not known yet, what does not depend on it.
+/// Throws argument_error for a schedule's arguments out of range, of a run whose number of steps is not known yet: what
+/// does not depend on it.
 inline void check_schedule(const training_arguments& a, double learning_rate) {
     const lr_scheduler_arguments& k = a.lr_scheduler_kwargs;
     if (a.lr_scheduler_type != schedule::polynomial && a.lr_scheduler_type != schedule::warmup_stable_decay) return;
@@ -283,7 +284,7 @@ inline void check_arguments(const training_arguments& a, double optimizer_rate) 
                              "; expected 0 <= scaler.min_scale <= scaler.init_scale <= scaler.max_scale, all finite");
     }
 }
-/// The same for the optimizer that the arguments describe.
+/// Throws argument_error for arguments out of range, with the optimizer that they describe.
 inline void check_arguments(const training_arguments& a) { check_arguments(a, a.learning_rate); }
 
 }  // namespace HALFTONE_ABI

@@ -71,7 +71,8 @@ class training_step {
         optimizer.base().set_schedule(s);
         own_schedule_ = s;
     }
-    /// The same, unless `found`, which the optimizer had before, is one that the program has set: that stays.
+    /// Makes the optimizer's rate that of the arguments' schedule, unless `found`, which the optimizer had before, is
+    /// one that the program has set: that stays.
     void renew_schedule(const schedule_options& found) {
         found == own_schedule_ ? set_schedule() : optimizer.base().set_schedule(found);
     }
@@ -107,7 +108,7 @@ class training_step {
         losses.end_step();
         is_updating_ = false, is_done_ = true;
     }
-    /// The same, uncaptured, with its tensors observed.
+    /// Runs the passes and the update of a step's batch, uncaptured, with their tensors observed.
     template <class Batch>
     void observe_on(const Batch& batch) {
         if constexpr (watches) {

@@ -271,7 +271,8 @@ struct positive {
     support::random data;
 };
 
-/// The bound of matmul.hpp for sums of eight-bit products: `of_unit` for each sum of 32, and the additions of these sums.
+/// The bound of kernel/matmul/matmul.hpp for sums of eight-bit products: `of_unit` for each sum of 32, and the additions
+/// of these sums.
 template <class A, class B, class Values>
 void within_bounds_of(emulator::device& device, const sizes& s, double of_unit, Values) {
     const operand<A> a(s.rows, s.depth, aligned(layouts[1], s.rows, s.depth, 16), Values(1));

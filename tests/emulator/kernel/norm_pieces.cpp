@@ -156,7 +156,8 @@ TEST_CASE("norms on a GPU backward: rows read once, with one of the gradients, w
     }
 }
 
-/// Rows whose differences from their mean exceed float's range, and rows that are almost constant (care_device.hpp).
+/// Rows whose differences from their mean exceed float's range, and rows that are almost constant
+/// (kernel/norm/care/device.hpp).
 TEST_CASE("norms on a GPU backward: careful rows read once have the bits of rows read twice") {
     for (const extent width : {72, 1032}) {
         const rows_of<float, float, float> once(18, width), twice(18, width);

@@ -99,7 +99,7 @@ struct definition {
     simd_function function;
     const char* name;
     double (*exact)(double x);
-    double (*bound)(double x, double y);  ///< as math.simd.hpp states it
+    double (*bound)(double x, double y);  ///< as exec/cpu/simd/math.simd.hpp states it
 };
 
 const definition definitions[] = {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The operations of simd.hpp on arrays, for simd.cpp: arrays are whole vectors long.
+/// The operations of exec/cpu/simd.hpp on arrays, for simd.cpp: arrays are whole vectors long.
 // No include guard: exec/cpu/each_set.hpp includes this body once for each instruction set.
 
 #include <halftone/exec/cpu/simd.hpp>

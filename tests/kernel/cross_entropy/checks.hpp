@@ -36,7 +36,7 @@ using support::u;
 using doubles = std::vector<double>;
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
-constexpr double log_error = 6 * u;  // three units in the last place: what simd/math.simd.hpp promises
+constexpr double log_error = 6 * u;  // three units in the last place: what exec/cpu/simd/math.simd.hpp promises
 constexpr std::int32_t ignored = -100;
 
 template <class X_, class D_>

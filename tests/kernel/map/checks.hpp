@@ -260,7 +260,8 @@ void long_rows(Device& device) {
     CHECK(out.intact());
 }
 
-/// Functions that call <cmath> for each lane on a CPU: their errors are those stated in evaluate.hpp and scalar.hpp.
+/// Functions that call <cmath> for each lane on a CPU: their errors are those stated in kernel/map/evaluate.hpp and
+/// kernel/map/expression/scalar.hpp.
 template <class Device>
 void functions_of_cmath(Device& device) {
     support::random data{8};

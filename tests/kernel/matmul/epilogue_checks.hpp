@@ -33,9 +33,10 @@ struct errors_on_vectors {
         return support::gated_slope_error<T>();
     }
 };
-/// The errors of the functions in scalar.hpp with results in float, where the error of exp is two units in the last place. t,
-/// the argument of the sigmoid, has seven roundings, two of them in its constants; e^-|t|, the sum with 1 and the quotient add
-/// six to the sigmoid s, and eight to its derivative; the derivative of t and the products with it add eight more.
+/// The errors of the functions in kernel/map/expression/scalar.hpp with results in float, where the error of exp is two units
+/// in the last place. t, the argument of the sigmoid, has seven roundings, two of them in its constants; e^-|t|, the sum with
+/// 1 and the quotient add six to the sigmoid s, and eight to its derivative; the derivative of t and the products with it add
+/// eight more.
 struct errors_in_float {
     template <class T>
     static double of_gelu(double x) {

@@ -55,8 +55,8 @@ struct expected_plan {
 };
 constexpr auto in_place = source_of_a::in_place, rows = source_of_a::packed_rows, k_major = source_of_a::packed_k_major;
 
-/// The plans at the time when their constants were measured (tuning.hpp). Changing a constant changes lines here: state in
-/// tuning.hpp what it gained, and on which machine.
+/// The plans at the time when their constants were measured (kernel/matmul/cpu/tuning.hpp). Changing a constant changes
+/// lines here: state there what it gained, and on which machine.
 constexpr expected_plan table[] = {
     {portable_fma, row_major, 2, 256, 256, 256, shared_b, in_place, false, 256, 256, 48, 128, 16384},
     {portable_fma, row_major, 2, 1024, 1024, 1024, shared_b, in_place, false, 512, 256, 96, 512, 8192},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How far a step of AdamW with moments in 8 bits may be from one with the moments before they were rounded: the bound of eight_bit.hpp,
-/// for every device.
+/// How far a step of AdamW with moments in 8 bits may be from one with the moments before they were rounded: the bound of
+/// kernel/optimizer_step/eight_bit/eight_bit.hpp, for every device.
 ///
 ///     eight_bit_checks::steps_are_bounded(device, 1 << 20, 1);
 #pragma once

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tiles with the interface of tile_amx.hpp, multiplied by VDPBF16PS, to test products of pieces with a processor's arithmetic.
+/// Tiles with the interface of exec/cpu/simd/tile_amx.hpp, multiplied by VDPBF16PS, to test products of pieces with a
+/// processor's arithmetic.
 #pragma once
 
 #include <halftone/kernel/matmul/cpu/unit/split.hpp>

@@ -26,7 +26,7 @@ inline product_unit unit() {
 }
 
 inline extent padded(extent n) { return (n + 31) / 32 * 32; }
-/// Packing of operands for bfloat16 units, as unit.hpp describes it, element by element.
+/// Packing of operands for bfloat16 units, as kernel/matmul/cpu/unit.hpp describes it, element by element.
 inline product_packing<bfloat16> plain_packing() {
     return {.a = {.pack =
                       [](const void* source, extent row_stride, extent k_stride, extent rows, extent k, void* block,

@@ -32,7 +32,7 @@ using support::guarded;
 using support::u;
 using doubles = std::vector<double>;
 
-constexpr double log_error = 6 * u;  // three units in the last place: what simd/math.simd.hpp promises
+constexpr double log_error = 6 * u;  // three units in the last place: what exec/cpu/simd/math.simd.hpp promises
 
 template <class X_, class D_>
 struct types {
@@ -121,7 +121,8 @@ struct run {
     }
 };
 
-/// The errors of a row's terms, as stated by weighted_cross_entropy.hpp and by the contract of cross_entropy.
+/// The errors of a row's terms, as stated by kernel/weighted_cross_entropy/weighted_cross_entropy.hpp and by the
+/// contract of cross_entropy.
 template <class M, class Device>
 void within_bounds(Device& device, extent rows, extent classes, extent padding, double deviation, const options& o,
                    extent apart = 1) {

@@ -81,7 +81,7 @@ void sum_pairs(Context& context, const attention_pairs& p, attention_sum over, f
                                                found.view().data(), as_rows(to, left.rows()));
 }
 
-/// By: the operand type of the gradients' products.
+/// The record of the products of pairs of queries and keys. By: the operand type of the gradients' products.
 template <class By, class T>
 struct pair_products_record {
     using operation = op::matmul;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The rule (rule.hpp) of a convolution. A convolution, the gradient of its input and that of its weight are linear in each
-/// of their two operands, and each is the transpose of another: of x, weight and result, any one is made of the other two.
-/// So the gradients of all three are again of these three.
+/// The rule (engine/rule.hpp) of a convolution. A convolution, the gradient of its input and that of its weight are linear
+/// in each of their two operands, and each is the transpose of another: of x, weight and result, any one is made of the
+/// other two. So the gradients of all three are again of these three.
 #pragma once
 
 #include <halftone/autodiff/double_backward/rules.hpp>

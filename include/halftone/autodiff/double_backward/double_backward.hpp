@@ -70,7 +70,7 @@ template <recording_context Context, class X, int Rank>
 variable<float, 0> sum_of_squares(Context&& context, const variable<X, Rank>& x) {
     return detail::reduce<op::sum, float>(context, 1.0, [](auto a) { return halftone::square(a); }, x);
 }
-/// The same over all gradients, whose sums are added in order.
+/// The sum of the squares of all elements of all gradients, in float; the gradients' sums are added in order.
 template <recording_context Context, class Device>
 variable<float, 0> sum_of_squares(Context&& context, const gradient_variables<Device>& gradients) {
     variable<float, 0> total;

@@ -20,7 +20,7 @@ factor<T> factor_of_matrices(const variable<T, Rank>& v) {
     return factor_of(v, {each == 0 ? 0 : v.size() / each, s[Rank - 2], s[Rank - 1]});
 }
 
-/// As the product reads it.
+/// A matrix, or matrices, as a product of orientation Turned reads them: as stored, or transposed.
 template <orientation Turned, class T, int Rank>
 factor<T> factor_read(const variable<T, Rank>& v) {
     const factor<T> stored = factor_of_matrices(v);

@@ -172,7 +172,7 @@ struct rule<linear_record<Roles, X, Y, Rank, Weight, Bias>> {
     }
 };
 
-// Linear layers with 8-bit operands have no rule and do not compile: check_once (scaled_linear.hpp) has the only
+// Linear layers with 8-bit operands have no rule and do not compile: check_once (op/scaled_linear.hpp) has the only
 // message.
 template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
 struct rule<scaled_linear_record<Roles, X, Y, Rank, Weight, Bias>> {

@@ -97,14 +97,14 @@ class tape<Device, double_backward_tape> : public tape<Device> {
         return scaled_as(loss, std::move(found));
     }
 
-    /// As a plain tape's backward: adds the gradients of parameters to `acc` and empties the tape. Gradients from
-    /// gradients() on which `loss` depends are differentiated a second time.
+    /// Adds the gradients of parameters to `acc` and empties the tape. Gradients from gradients() on which `loss`
+    /// depends are differentiated a second time.
     template <class Loss, class Accumulator>
     void backward(const Loss& loss, Accumulator& acc) {
         const after_pass end(*this);
         base::backward(loss, acc);
     }
-    /// The same for a loss that depends on no parameters.
+    /// Computes the gradients of a loss that depends on leaves and on no parameters, and empties the tape.
     template <class Loss>
     void backward(const Loss& loss) {
         const after_pass end(*this);

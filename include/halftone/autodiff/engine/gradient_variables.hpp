@@ -18,7 +18,7 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// The same variable in another shape.
+/// The variable in another shape of the same size, without a copy.
 template <class T, int From, int Rank>
 variable<T, Rank> reshaped(const variable<T, From>& v, const shape<Rank>& s) {
     v.graph().retain(v.slot());

@@ -221,7 +221,7 @@ class graph {
     /// The operation that began last, its pass, and the layer of a list in which it is: "linear (forward) of h.3"; empty:
     /// none has begun.
     std::string place_of_last() const;
-    /// That layer alone, "h.3"; empty: none.
+    /// The layer of a list in which the operation that began last is, "h.3"; empty: none.
     std::string layer_of_last() const;
     /// Tells it to the listener, if there is one that asks for layers.
     void tell_layer() const {

@@ -196,7 +196,7 @@ auto values_for(const parameter<Storage, Rank>& p) {
     }
 }
 
-/// The same for a variable in place of a parameter (op/matmul.hpp).
+/// A variable that stands for a parameter, as an operation reads it: its values (op/matmul.hpp).
 template <class Compute, class Weight>
     requires(Weight::is_variable)
 auto values_for(const Weight& weight) {

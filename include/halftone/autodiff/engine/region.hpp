@@ -48,7 +48,7 @@ struct region_policy<P, Root> {
     using type = typename Root::hook_type::template region_policy<P>;
 };
 
-/// The same within a context of policy Around, which `inherit` keeps.
+/// The policy of a region of P within a context of policy Around, which `inherit` keeps.
 template <class P, class Around, class Root>
 using policy_inside =
     std::conditional_t<std::is_same_v<resolve<P>, inherit>, Around, typename region_policy<P, Root>::type>;

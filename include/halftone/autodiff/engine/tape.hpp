@@ -98,8 +98,9 @@ class basic_context {
     variable<std::remove_const_t<T>, Rank> constant(const view<T, Rank>& values) {
         return over(values, false);
     }
-    /// The same for an input whose gradient is wanted: see gradient(). It may take part in any number of backward
-    /// passes, whose gradients are added.
+    /// A leaf over memory of the user's, which must stay valid until the backward pass has run: an input whose gradient
+    /// is wanted, see gradient(). Throws shape_error for a view that is not contiguous. It may take part in any number
+    /// of backward passes, whose gradients are added.
     template <class T, int Rank>
     variable<std::remove_const_t<T>, Rank> leaf(const view<T, Rank>& values) {
         return over(values, true);
@@ -115,8 +116,8 @@ class basic_context {
         device_->upload(copy.view().data(), values.data(), static_cast<std::size_t>(values.size()) * sizeof(T));
         return copy;
     }
-    /// The same value without a gradient; also for passing a value on to a later step. Throws argument_error for a
-    /// variable of another context.
+    /// A variable's value as a constant, without a copy and without a gradient; also for passing a value on to a later
+    /// step. Throws argument_error for a variable of another context.
     template <class T, int Rank>
     variable<T, Rank> detach(const variable<T, Rank>& v) {
         if (&v.graph() != graph_) fail<argument_error>("tape: detach of a variable that belongs to another context");
@@ -229,7 +230,7 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
         }
         if constexpr (requires { acc.end_pass(); }) acc.end_pass();
     }
-    /// The same for a loss that depends on no parameters.
+    /// Computes the gradients of a loss that depends on leaves and on no parameters, and empties the tape.
     template <class Loss>
     void backward(const Loss& loss) {
         check_loss(loss_variable(loss));
@@ -419,8 +420,8 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
 template <class Device>
 tape(Device&) -> tape<Device>;
 
-/// The same value without a gradient, in any context: a tape, a region of one, an inference context. Shares the memory.
-/// Throws argument_error for a variable of another context.
+/// A variable's value as a constant without a gradient, in any context: a tape, a region of one, an inference context.
+/// Shares the memory. Throws argument_error for a variable of another context.
 template <class Context, class T, int Rank>
     requires requires(Context& context) { context.root(); }
 variable<T, Rank> detach(Context&& context, const variable<T, Rank>& v) {

@@ -192,7 +192,7 @@ struct gradient_seed {
     const float* scale = nullptr;
     const double* share = nullptr;
 
-    /// Its value, computed in T, for code that can read that memory.
+    /// The seed's value, factor times share times scale, computed in T, for code that can read the memory of both.
     template <class T = float>
     HALFTONE_HD T value() const {
         const T unscaled = static_cast<T>(share == nullptr ? factor : factor * *share);

@@ -62,7 +62,7 @@ class cpu {
           caches_(real.caches_),
           executor_(real.executor_),
           measures_(true) {}
-    /// For observe/memory/plan.hpp: the same with memory that is counted, of which tapes tell `listener`.
+    /// For observe/memory/plan.hpp: a context like `real` with memory that is counted, of which tapes tell `listener`.
     cpu(const cpu& real, detail::memory_planning how, range_listener& listener)
         : memory_(std::make_unique<planned_memory>(how.limit)),
           workspace_(*memory_),
@@ -108,7 +108,8 @@ class cpu {
         run_region(count, 0, &body, &call_at<Body>);
     }
 
-    /// The same with `bytes` of scratch memory for each worker: body(index, scratch).
+    /// Calls body(index, scratch) for every index in [0, count), on all threads, with `bytes` of scratch memory for
+    /// each worker.
     template <class Body>
     void parallel_for(extent count, std::size_t bytes, const Body& body) {
         run_region(count, bytes, &body, &call_with_scratch<Body>);

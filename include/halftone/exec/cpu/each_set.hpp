@@ -29,13 +29,13 @@
 ///
 /// - Everything that a body includes must have been included before. A header included for the first time inside the
 ///   region of a set would be compiled for that set, and its inline functions would then run on processors that lack the
-///   set. tests/headers/floors.sh and regions.sh check this.
+///   set. tests/headers/floors.sh and tests/headers/regions.sh check this.
 /// - A body does not include the header that names it. What both need, such as a struct of arguments, is in a third
 ///   header.
 /// - Code outside of the regions calls a body's function through the pointer from `cpu::select`, never by its name.
 /// - An OpenMP or otherwise outlined region inside a body would lose the target, so bodies are serial; threads come from
 ///   outside.
-/// - Code for one set alone is an ordinary header with a region inside (kernel/matmul/cpu/bf16.hpp).
+/// - Code for one set alone is an ordinary header with a region inside (kernel/matmul/cpu/unit/bf16.hpp).
 
 #if !defined(HALFTONE_BODY)
 #error "halftone: each_set.hpp: define HALFTONE_BODY as the file to include for each instruction set"

@@ -25,7 +25,7 @@
 ///     load_twice(p)  load_twice(p, n)  p[0], p[0], p[1], p[1], ... of floats; n: the first n lanes, an even number
 ///     transpose(rows)         f32::lanes vectors as a square matrix, in place
 ///     wide, multiply_low(a, b) a vector of 64-bit integers, with C++'s operators; the products of their low halves
-///     exp  exp2  log  rsqrt  erf  tanh  sigmoid  silu  gelu  and slopes of the last four: math.simd.hpp has their errors
+///     exp  exp2  log  rsqrt  erf  tanh  sigmoid  silu  gelu  and slopes of the last four: simd/math.simd.hpp has their errors
 ///
 /// Numeric contract: lanes are IEEE single precision. `fma` rounds once if the set has it, twice in `portable`.
 /// Conversions to 16 and 8 bits round to nearest even; to tfloat32 and to pieces of split numbers to nearest, ties away

@@ -113,7 +113,7 @@ class cuda_stream_choice {
 /// Options of a GPU's context.
 struct cuda_options {
     int device = -1;                         ///< -1: that of the stream; else (own, default, captured) the current one
-    cuda_stream_choice stream = own_stream;  ///< or the program's; 0 is its default stream
+    cuda_stream_choice stream = own_stream;  ///< its own, or the program's; 0 is the default stream
     std::size_t memory_limit = static_cast<std::size_t>(-1);  ///< bytes that this context may allocate
     any_matmul_engine engine{};                               ///< multiplies in place of halftone's kernels
     engine_use engine_is_used = engine_use::by_table;         ///< the environment's HALFTONE_MATMUL overrides it
@@ -272,7 +272,8 @@ class cuda {
     detail::tensor_map tile_map(const T* data, extent inner, extent outer, extent leading, int box_outer) {
         return tensor_maps_.make(data, inner, outer, leading, box_outer);
     }
-    /// The same of a tensor of four axes, box_outer elements of the second and one of the others.
+    /// A tensor map for bulk_copy of a tensor of four axes; one copy takes box_outer elements of the second axis and
+    /// one of each other.
     template <class T>
     detail::tensor_map tile_map(const T* data, const simt::tile_axes& axes, int box_outer) {
         return tensor_maps_.make(data, axes, box_outer);

@@ -35,7 +35,8 @@ class cuda_memory final : public memory_resource {
         has_own_pool_ = true;
         keeps_ = keeps;
     }
-    /// Of the ranges of addresses for growable arenas: CUDA's granularity. The GPU is asked at first use.
+    /// The size of a page of the ranges of addresses for growable arenas: CUDA's granularity. The GPU is asked at first
+    /// use.
     std::size_t page_bytes() const override { return pages().granularity(); }
     std::size_t limit() const override { return limit_; }
     /// The pool of allocations; nullptr: the device's current pool, as for cudaMallocAsync.

@@ -41,7 +41,7 @@ class device_pages {
     /// The size of a page; 0 if the GPU has no such ranges.
     std::size_t granularity() const { return granularity_; }
 
-    /// As many addresses as the GPU has memory; {nullptr, 0} if there are none.
+    /// Reserves as many addresses as the GPU has memory; {nullptr, 0} if there are none.
     address_range reserve() {
         const current_device here(device_);
         std::size_t free = 0, all = 0;

@@ -20,7 +20,8 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// With memory == nullptr it only computes how many bytes it needs.
+/// Sorts keys of `bits` bits, and values with them, in ascending order. With memory == nullptr it only computes how
+/// many bytes it needs.
 template <class Key, class Value>
 void radix_sort(cuda& device, void* memory, std::size_t& bytes, const Key* keys, Key* sorted_keys, const Value* values,
                 Value* sorted_values, extent count, int bits) {

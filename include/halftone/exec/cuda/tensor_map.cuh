@@ -39,7 +39,7 @@ class tensor_map_maker {
         }
         return map;
     }
-    /// The same of a tensor of four axes: a copy takes 128 bytes of each of box_outer elements of the second axis. All
+    /// Describes a tensor of four axes: a copy takes 128 bytes of each of box_outer elements of the second axis. All
     /// distances are multiples of 16 bytes.
     template <class T>
     tensor_map make(const T* data, const simt::tile_axes& axes, int box_outer) {

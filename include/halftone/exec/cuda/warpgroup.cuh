@@ -51,7 +51,7 @@ namespace detail {
                  : "l"(a), "l"(b), "r"(keep), "n"(TransA), "n"(TransB)                                  \
                  : "memory")
 
-// The same with a in registers. A0 to A3: the numbers of its words.
+// A product as HALFTONE_WGMMA's, with a in registers. A0 to A3: the numbers of its words' asm operands.
 #define HALFTONE_WGMMA_OF_WORDS(N, TYPE, REGISTERS, SUMS, A0, A1, A2, A3, B, KEEP, TB)                  \
     asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " KEEP                                         \
                  ", 0;\nwgmma.mma_async.sync.aligned.m64n" N "k16.f32." TYPE "." TYPE " {" REGISTERS    \

@@ -77,7 +77,7 @@ constexpr global_span<T> bounding_span_of(const view<T, Rank>& v) {
     return {v.data(), v.bounding_size()};
 }
 
-/// The same memory, accessed N elements at a time. It must be aligned to N elements.
+/// The span's memory, accessed N elements at a time. It must be aligned to N elements.
 template <int N, class T>
 HALFTONE_HD constexpr auto as_vectors(const global_span<T>& s) {
     using plain = std::remove_const_t<T>;

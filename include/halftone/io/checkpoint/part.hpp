@@ -39,8 +39,8 @@ struct part_tensor {
     std::size_t bytes = 0;
     std::function<void(std::byte* to, std::size_t first, std::size_t count)> read{};
     std::function<void(const std::byte* from)> write{};  ///< the whole tensor
-    /// It changes only where the store's readers are awaited, so that it can be copied beside a forward and a backward
-    /// pass; a layer's state is not steady.
+    /// Whether the tensor changes only where the store's readers are awaited, so that it can be copied beside a forward
+    /// and a backward pass; a layer's state is not steady.
     bool is_steady = true;
 };
 

@@ -26,7 +26,7 @@ namespace detail {
 
 /// The types of a layer's roles, by the roles' names.
 using role_types = std::map<std::string, std::string>;
-/// Those of all layers, by their paths.
+/// The types of the roles of all layers, by the layers' paths.
 using policy_stamp = std::map<std::string, role_types>;
 
 constexpr const char* text_of(rounding r) {
@@ -73,7 +73,7 @@ policy_stamp stamp_of() {
     return stamp_of_layers(layers_of<Model>{});
 }
 
-/// As JSON: layers of equal roles together.
+/// A stamp as JSON: layers of equal roles together.
 inline nlohmann::json stamp_json(const policy_stamp& stamp) {
     std::map<role_types, nlohmann::json> layers;
     for (const auto& [path, roles] : stamp) layers[roles].push_back(path);

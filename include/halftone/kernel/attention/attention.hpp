@@ -75,7 +75,7 @@ struct packed_sequences {
     const_view<std::int32_t, 1> key_offsets{};     ///< (sequences + 1), ascending from 0 to the keys of k
     extent longest_queries = 0, longest_keys = 0;  ///< at least those of the longest sequence: the grid follows from them
 
-    /// For self-attention, where a sequence has as many keys as queries.
+    /// The sequences of a self-attention, where each has as many keys as queries.
     static packed_sequences of(const const_view<std::int32_t, 1>& offsets, extent longest) {
         return {offsets, offsets, longest, longest};
     }
@@ -173,7 +173,8 @@ void check_attention_operand(const char* which, const view<T, 4>& v, const shape
     }
 }
 
-/// The same for a tensor that is written to.
+/// Throws shape_error unless a tensor that is written to has the expected shape, no gaps within a head, and each
+/// element once.
 template <class T>
 void check_attention_result(const char* which, const view<T, 4>& v, const shape<4>& expected) {
     check_attention_operand(which, v, expected);
@@ -384,7 +385,7 @@ void expect_results_apart(Device& device, const Q& q, const K& k, const V& v, co
     expect_apart(device, "attention", "o", o, "logsumexp", logsumexp);
 }
 
-/// The same for gradients, from each other and from what they are computed from.
+/// Throws shape_error if a gradient is in the memory of another one or of what they are computed from.
 template <class Device, class T>
 void expect_results_apart(Device& device, const kernel::attention_backward<T>& a) {
     if (device.scratch().is_measuring()) return;
@@ -445,8 +446,8 @@ void attention_gradients(Device& device, const kernel::attention_backward<T>& vi
     detail::expect_results_apart(device, views);
     detail::run_attention<unscaled_compute<roles>>(device, views);
 }
-/// The same with the views as arguments: d_o is the gradient of o; dq, dk and dv, with the shapes of q, k and v, are
-/// overwritten.
+/// The gradients of attention with respect to q, k and v, with the views as arguments: d_o is the gradient of o; dq, dk
+/// and dv, with the shapes of q, k and v, are overwritten.
 template <class P, class Device, class Q, class K, class V, class O, class Do, class Dq, class Dk, class Dv>
     requires(detail::viewable<Q> && detail::viewable<K> && detail::viewable<V> && detail::viewable<O> &&
              detail::viewable<Do> && detail::viewable<Dq> && detail::viewable<Dk> && detail::viewable<Dv>)

@@ -40,7 +40,7 @@ struct attention<cpu> {
         backward(device, a, detail::attention_engine_for<Compute, T>(device));
     }
 
-    /// With product units of the caller's choice.
+    /// The forward pass with product units of the caller's choice.
     template <class T>
     static void forward(cpu& device, const attention_forward<T>& a, const detail::attention_engine<T>& engine) {
         const detail::attention_extents whole = detail::check_attention(a), e = partition(a, whole);
@@ -83,7 +83,7 @@ struct attention<cpu> {
         });
     }
 
-    /// With functions of the scores.
+    /// The forward pass with functions of the scores.
     template <class Compute, class T, class E>
     static void forward(cpu& device, const attention_forward<T>& a, const attention_mod<E>& mod) {
         const detail::attention_mod_expressions<E> expressions(mod.score);

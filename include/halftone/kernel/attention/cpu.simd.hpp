@@ -293,7 +293,8 @@ void attention_store(extent rows, extent width, const float* sums, extent stride
     }
 }
 
-/// The same for sums (width x rows) in several parts, `part` floats apart, which are added in order.
+/// to = factor times the sums, transposed, for sums (width x rows) in several parts, `part` floats apart, which are
+/// added in order.
 template <class T>
 void attention_store_transposed(extent rows, extent width, const float* sums, extent stride, extent parts, extent part,
                                 float factor, T* to, extent to_stride) {

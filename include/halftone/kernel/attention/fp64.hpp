@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Attention in double, one thread a query (in the backward pass also one a key): attention.hpp has the rules,
-/// fp64/each.hpp the contract. Scores are recomputed wherever they are needed and never stored; there is one strategy,
-/// and no packed sequences.
+/// common/fp64/each.hpp the contract. Scores are recomputed wherever they are needed and never stored; there is one
+/// strategy, and no packed sequences.
 #pragma once
 
 #include <cmath>
@@ -62,7 +62,7 @@ struct attention_problem {
     }
 };
 
-/// Of a query's scores, the largest, and the sum of exp(score - largest).
+/// The largest of a query's scores, and the sum of exp(score - largest).
 struct query_scores {
     head_vectors<const double> q, k;
     attention_problem problem;

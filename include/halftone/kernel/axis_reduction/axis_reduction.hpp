@@ -112,7 +112,7 @@ struct reduction_index {
     const X* x;
     axis_layout layout;
     std::int32_t* y;
-    axis_operation operation = axis_operation::amax;  ///< or amin
+    axis_operation operation = axis_operation::amax;  ///< amax or amin
 };
 
 /// The arguments of cumulative sums along an axis: y[i] = the sum of x[0] to x[i], or, reversed, of x[i] to the last
@@ -190,7 +190,7 @@ struct product_shares {
 struct deviation_range {
     float least;
 
-    /// For factor times the sum of `size` squares (var), or its square root (std_dev).
+    /// The range for factor times the sum of `size` squares (var), or its square root (std_dev).
     static deviation_range of(axis_operation operation, extent size, double factor) {
         const double least = 0x1p-96 * factor * static_cast<double>(size);
         return {static_cast<float>(operation == axis_operation::var ? least : std::sqrt(least))};

@@ -179,7 +179,8 @@ HALFTONE_INLINE void reduce_few_rows(extent width, const float* x, extent stride
             store(all + j, together, n);
         });
 }
-/// The same of any number of rows, four at a time; rows after the first `known` ones are not prefetched.
+/// Reduces any number of rows, four at a time, into `all` and, where a second result is found besides, `more`; rows
+/// after the first `known` ones are not prefetched.
 template <kernel::axis_term Term>
 void reduce_rows(extent rows, extent width, const float* x, extent stride, extent known, const float* p, float* all,
                  float* more) {
@@ -332,7 +333,8 @@ HALFTONE_INLINE f32 axis_share(f32 x, f32 p, f32 q) {
     if constexpr (Operation == prod) return select(equal(x, splat(0.0f)), q, q * (p / x));
     return q;
 }
-/// For one output p and q point to single floats; for a row of outputs they point to rows.
+/// Stores each element's share of the gradient (axis_share). For one output p and q point to single floats; for a row
+/// of outputs they point to rows.
 template <kernel::axis_operation Operation>
 void share_block(const float* x, extent count, const float* p, const float* q, bool is_row, float* to) {
     const f32 one_p = splat(*p), one_q = splat(*q);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Reductions along axes in double, with one thread per output, as reference.hpp defines them; axis_reduction.hpp has
-/// the contract, fp64/each.hpp that of kernels in double.
+/// the contract, common/fp64/each.hpp that of kernels in double.
 #pragma once
 
 #include <halftone/kernel/axis_reduction/reference.hpp>
@@ -228,7 +228,8 @@ struct index_of_output {
                          layout.reduced_size, axis_elements_of(thread, x, layout, o), largest)));
     }
 };
-/// For any element type, since comparisons need no higher precision.
+/// The index of each output's largest or smallest element, for any element type, since comparisons need no higher
+/// precision.
 template <class Device, class X>
 void index(Device& device, const reduction_index<X>& a) {
     for_each(
@@ -257,7 +258,7 @@ struct running_sums {
         }
     }
 };
-/// For any element types: cumulative sums are computed in order, and therefore in double.
+/// Cumulative sums of any element types: they are computed in order, and therefore in double.
 template <class Device, class X, class Y>
 void accumulate(Device& device, const running_sum<X, Y>& a) {
     const extent size = a.extents.size(), columns = a.extents[0] * a.extents[2];

@@ -87,8 +87,8 @@ struct channel_norm_forward {
     const S *mean, *rstd;  ///< (sets)
     const W *gain, *bias;  ///< (channels); if nullptr, 1 and 0
     Y* y;
-    bool are_given = false;   ///< as below
-    const S* rest = nullptr;  ///< as below
+    bool are_given = false;   ///< whether the statistics are constants instead of functions of x
+    const S* rest = nullptr;  ///< (sets): what the statistics have written; if nullptr it is computed from x again
 };
 template <class X, class W, class Y, class G>
 struct channel_norm_backward {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Column sums in double: column_sum.hpp has the rules, fp64/each.hpp the contract.
+/// Column sums in double: column_sum.hpp has the rules, common/fp64/each.hpp the contract.
 #pragma once
 
 #include <halftone/kernel/column_sum/column_sum.hpp>

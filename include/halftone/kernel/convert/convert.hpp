@@ -35,7 +35,8 @@ void convert(Device& device, const From& from, const To& to, float factor = 1) {
     detail::expect_apart_or_same(device, "convert", "from", from, "to", to);
     kernel::convert<Device>::run(device, as_view(from), as_view(to), factor);
 }
-/// The same, but values beyond the largest number of `to` become that number.
+/// to = factor from, rounded once to nearest even to the element type of `to`; values beyond the largest number of `to`
+/// become that number.
 template <class Device, class From, class To>
     requires(detail::kernel_device<Device> && detail::viewables<From, To>)
 void convert_saturated(Device& device, const From& from, const To& to, float factor = 1) {

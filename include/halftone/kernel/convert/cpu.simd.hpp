@@ -22,7 +22,7 @@ struct converts_saturated {
     }
 };
 
-/// With non-temporal stores if `non_temporal` is true.
+/// to = factor from by rows; with non-temporal stores if `non_temporal` is true.
 template <class End, class X, class Y>
 void convert_rows(extent rows, extent width, const X* from, extent from_stride, Y* to, extent to_stride, float factor,
                   bool non_temporal) {

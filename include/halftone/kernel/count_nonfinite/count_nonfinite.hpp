@@ -17,7 +17,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// Of one chunk of values, on the CPU.
+/// What the CPU finds in one chunk of values.
 struct chunk_magnitude {
     float largest;
     std::int32_t has_nonfinite;  // 1 if a value is not finite

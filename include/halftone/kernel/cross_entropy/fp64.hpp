@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Cross-entropy in double, one thread a row: what reference.hpp defines; cross_entropy.hpp has the rules,
-/// fp64/each.hpp the contract.
+/// common/fp64/each.hpp the contract.
 #pragma once
 
 #include <halftone/kernel/common/fp64/each.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Dropout in double, one thread an element: dropout.hpp has the rules, fp64/each.hpp the contract. The scale is 1 / (1
-/// - p), where p is the actual probability, a multiple of 2^-32.
+/// Dropout in double, one thread an element: dropout.hpp has the rules, common/fp64/each.hpp the contract. The scale is
+/// 1 / (1 - p), where p is the actual probability, a multiple of 2^-32.
 #pragma once
 
 #include <halftone/kernel/common/fp64/each.hpp>

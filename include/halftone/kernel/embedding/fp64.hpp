@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Embedding in double, one thread an element: embedding.hpp has the rules, fp64/each.hpp the contract. The thread of
-/// an element of a table's gradient reads all tokens in order: that needs no sort, but is only for small vocabularies.
+/// Embedding in double, one thread an element: embedding.hpp has the rules, common/fp64/each.hpp the contract. The
+/// thread of an element of a table's gradient reads all tokens in order: that needs no sort, but is only for small
+/// vocabularies.
 #pragma once
 
 #include <halftone/kernel/common/fp64/each.hpp>

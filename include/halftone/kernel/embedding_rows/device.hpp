@@ -142,7 +142,7 @@ struct move_rows_kernel {
     }
 };
 
-/// As for a dense gradient, except for the rows of the sums.
+/// Sums the gradients of runs of equal tokens, as for a dense gradient, into the rows of a sparse one.
 template <class Y, class G, int N>
 struct embedding_row_runs : embedding_runs<Y, G, N> {
     global_span<const std::int32_t> targets;  // (lookups)

@@ -2,7 +2,7 @@
 /// \file
 /// Counts of a tensor's values by exponent, from which follows which formats can hold them.
 ///
-///     const ht::tensor_statistics s = ht::statistics_of(device, gradient);      // for ht::cuda include histogram.cuh
+///     const ht::tensor_statistics s = ht::statistics_of(device, gradient);      // for ht::cuda include device/histogram.cuh
 ///     std::cout << s.underflow<ht::float16>() << " of the gradient would be zeros in float16, without a loss scale\n";
 ///
 /// Numeric contract: exact counts, decided by the values' bits. The host waits for them, so this is for use between
@@ -130,8 +130,8 @@ template <class T, int Rank>
 tensor_statistics statistics_of(cpu&, const view<T, Rank>& values) {
     return detail::statistics_on_host(values);
 }
-/// The counts of a contiguous view in the memory of any other device: copies the values to the host. histogram.cuh has
-/// a faster version.
+/// The counts of a contiguous view in the memory of any other device: copies the values to the host.
+/// device/histogram.cuh has a faster version.
 template <class Device, class T, int Rank>
     requires(Device::runs_simt_kernels)
 tensor_statistics statistics_of(Device& device, const view<T, Rank>& values) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// statistics_of by Thrust's algorithms and a histogram of bytes, for a GPU (histogram.cuh), and in tests for the host.
+/// statistics_of by Thrust's algorithms and a histogram of bytes, for a GPU (device/histogram.cuh), and in tests for
+/// the host.
 #pragma once
 
 #include <cstdint>

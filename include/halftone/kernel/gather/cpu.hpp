@@ -3,7 +3,7 @@
 /// Gathering along an axis on the CPU; gather.hpp has the contract and an example.
 ///
 /// Between tensors of the same type, rows are copied as bytes by code that does not depend on the type: rows of several
-/// elements by number, rows of one element (elements.hpp) without numbers.
+/// elements by number, rows of one element (rows/elements.hpp) without numbers.
 #pragma once
 
 #include <cstring>

@@ -109,7 +109,7 @@ struct gradient_norm<cpu> {
             add_slab(*record, *found_inf, detail::tree_sum(squares, chunks), found.load(std::memory_order_relaxed));
         });
     }
-    /// For finite gradients whose sum of squares, as stored, is known; for factors without a limit.
+    /// Adds finite gradients whose sum of squares, as stored, is known; for factors without a limit.
     static void add(cpu& device, const square_sum& squares, gradient_record* record, std::int32_t* found_inf);
 };
 

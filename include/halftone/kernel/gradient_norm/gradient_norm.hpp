@@ -24,7 +24,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// Of one chunk of gradients, on the CPU.
+/// What the CPU finds in one chunk of gradients.
 struct chunk_squares {
     float squares, largest;  // whether a square may have overflowed follows from the largest magnitude
     std::int32_t found_inf;

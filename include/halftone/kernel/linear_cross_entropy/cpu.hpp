@@ -193,7 +193,7 @@ struct linear_cross_entropy<cpu, LogitBytes> {
     static std::size_t bytes_of(extent rows, extent columns) {
         return static_cast<std::size_t>(rows * columns) * sizeof(T);
     }
-    /// Without rows or classes there is one empty block.
+    /// Calls body(first, size) for the blocks of `all` rows or classes; without any there is one empty block.
     template <class Body>
     static void for_blocks(extent all, extent each, const Body& body) {
         extent first = 0;

@@ -12,7 +12,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace HALFTONE_SET {
 
-/// For logits (classes, rows), computes each row's largest logit, and its sum of exponentials relative to that. There
+/// Computes, of logits (classes, rows), each row's largest logit, and its sum of exponentials relative to that. There
 /// are few enough classes for the block to stay in the L1 cache.
 template <class X>
 void sum_exponentials(extent classes, extent rows, const X* x, extent stride, float* largest, float* sums) {
@@ -94,7 +94,7 @@ void logits_to_gradients(extent rows, extent classes, X* x, extent stride, exten
     }
 }
 
-/// The same for logits (classes, rows), with at most 64 rows.
+/// Turns logits (classes, rows), with at most 64 rows, into (softmax(x) - onehot(target)) factor for each row.
 template <class X>
 void logits_to_gradients_across(extent rows, extent classes, X* x, extent stride, extent first,
                                 const std::int32_t* targets, std::int32_t ignored, const float* largest,

@@ -81,7 +81,7 @@ struct matmul<cpu> {
         run_with<Compute>(device, a, b, untyped(device, epilogue, squares));
     }
 
-    /// The same by the unit and the packing given.
+    /// A product with its epilogue by the unit and the packing given.
     template <class A, class B, class Operands, class Results>
     static void run_by(const detail::product_unit& unit, const detail::a_packing<std::remove_const_t<A>>& of_a,
                        const detail::b_packing<std::remove_const_t<B>>& of_b, cpu& device, const view<A, 2>& a,

@@ -62,7 +62,7 @@ HALFTONE_INLINE void store_results(const pack<Result, Rest...>& results, extent 
     }
     store_results(results.rest, row, column, n, arguments);
 }
-/// The same of two vectors side by side.
+/// Stores the results of two vectors of sums side by side.
 HALFTONE_INLINE void store_pairs(const pack<>&, extent, extent, const f32*, const f32*, bool) {}
 template <class Result, class... Rest>
 HALFTONE_INLINE void store_pairs(const pack<Result, Rest...>& results, extent row, extent column, const f32* arguments,

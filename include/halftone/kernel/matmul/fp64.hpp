@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Matrix products in double, one thread an element: matmul.hpp has the rules, fp64/each.hpp the contract. Operands are
-/// rounded to the compute type if that is narrower; a sum adds its k products in order.
+/// Matrix products in double, one thread an element: matmul.hpp has the rules, common/fp64/each.hpp the contract.
+/// Operands are rounded to the compute type if that is narrower; a sum adds its k products in order.
 #pragma once
 
 #include <halftone/kernel/common/fp64/each.hpp>

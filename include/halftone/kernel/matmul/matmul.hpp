@@ -19,8 +19,8 @@
 /// below its type's least normal number counts as that number, because the units align it so.
 ///
 /// On a CPU with AMX operands of split<bfloat16, N> and of float16 are multiplied in pieces;
-/// kernel/matmul/cpu/split.hpp has the bound, which for float16 and for three pieces is this one, except for sums of at
-/// most three products.
+/// kernel/matmul/cpu/unit/split.hpp has the bound, which for float16 and for three pieces is this one, except for sums
+/// of at most three products.
 ///
 /// 8-bit matrix units (device/tiles.hpp) may hold sums in 14 bits. Only 32 of k are summed there at a time, in two
 /// groups of sixteen: an error of 35 2^-13 times sum |a||b|, for any k, in addition to that of adding these sums in
@@ -110,7 +110,7 @@ void expect_result_apart(const view<A, 2>& a, const view<B, 2>& b, const view<C,
     expect_apart("matmul", elements_of("b", b), result);
     expect_operands_apart(operands, result, std::make_index_sequence<Operands::count>{});
 }
-/// The same for all of them: c, and what its epilogue keeps besides.
+/// Throws shape_error if a product reads one of its results: c, or what its epilogue keeps besides.
 template <class A, class B, class C, class Operands, class Results>
 void expect_product_apart(const view<A, 2>& a, const view<B, 2>& b, const view<C, 2>& c,
                           const matmul_epilogue<Operands, Results>& e) {

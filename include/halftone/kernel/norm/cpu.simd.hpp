@@ -30,7 +30,7 @@ HALFTONE_INLINE bool all_within_limits(float left) { return kernel::row_limits<f
 HALFTONE_INLINE bool all_within_limits(f32 left) {
     return !any(either(less(left, splat(0.0f)), not_finite(left)));
 }
-/// The same for many groups of rows, decided after all are done.
+/// Whether none of many groups of rows needs care, decided after all are done.
 struct within_limits_so_far {
     f32 least, sum;  // of the margins; the sum is scaled so that finite numbers do not overflow it
 

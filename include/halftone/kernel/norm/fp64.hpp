@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Layer and root mean square normalisation in double, one thread a row: what reference.hpp defines, with care for rows
-/// whose mean or squares doubles do not hold. layer_norm.hpp and rms_norm.hpp have the rules, fp64/each.hpp the
+/// whose mean or squares doubles do not hold. layer_norm.hpp and rms_norm.hpp have the rules, common/fp64/each.hpp the
 /// contract.
 #pragma once
 

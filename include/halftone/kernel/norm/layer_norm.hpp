@@ -119,7 +119,7 @@ void layer_norm(Device& device, const X& x, const Gain& gain, const Bias& bias, 
                                                   .rstd = as_view(rstd),
                                                   .epsilon = static_cast<decltype(arguments::epsilon)>(epsilon)});
 }
-/// The same without storing mean and rstd, if no gradient is needed.
+/// y = (x - mean) rstd gain + bias for each row without storing mean and rstd, if no gradient is needed.
 template <class P, class Device, class X, class Gain, class Bias, class Y>
     requires(detail::kernel_device<Device> && detail::viewables<X, Gain, Bias, Y>)
 void layer_norm(Device& device, const X& x, const Gain& gain, const Bias& bias, const Y& y, double epsilon = 1e-5) {

@@ -101,7 +101,7 @@ void rms_norm(Device& device, const X& x, const Gain& gain, const Y& y, const Rs
                                                         .rstd = as_view(rstd),
                                                         .epsilon = static_cast<decltype(arguments::epsilon)>(epsilon)});
 }
-/// The same without storing rstd, if no gradient is needed.
+/// y = x rstd gain for each row without storing rstd, if no gradient is needed.
 template <class P, class Device, class X, class Gain, class Y>
     requires(detail::kernel_device<Device> && detail::viewables<X, Gain, Y>)
 void rms_norm(Device& device, const X& x, const Gain& gain, const Y& y, double epsilon = 1e-6) {

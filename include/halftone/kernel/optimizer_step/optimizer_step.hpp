@@ -23,7 +23,7 @@
 ///     static constexpr const char* moment_names[moments];
 ///     static constexpr bool always_keeps;                 if false, keeps() returns whether it stores moments at all
 ///     bool keeps() const;
-///     float largest_gradient() const;                     up to which its moments stay finite (is_beyond() in records.hpp)
+///     float largest_gradient() const;                     up to which its moments stay finite (is_beyond() in common/update/records.hpp)
 ///     struct scalars;                                     values that all elements share, in float
 ///     scalars scalars_of(rates, step) const;              computes them for a step, on the host and on the device
 ///     template <class State> static consteval bool check_state();      rejects types that cannot hold its moments
@@ -103,7 +103,7 @@ void check(const optimizer_step_arguments<Rule, Param, Copy, Accumulate, State>&
     }
 }
 
-/// The same for arguments whose gradient is `rows`.
+/// Throws shape_error or argument_error if the arguments of a step whose gradient is `rows` do not fit together.
 template <class Rule, class Param, class Copy, class Accumulate, class State>
 void check_rows(optimizer_step_arguments<Rule, Param, Copy, Accumulate, State> a, const gradient_rows<Accumulate>& rows) {
     if (a.average.data() != nullptr)

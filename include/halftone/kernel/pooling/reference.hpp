@@ -99,7 +99,7 @@ void for_each_mean(const view<X, 4>& x, const avg_pool_options& o, const view<Y,
 /// Passed instead of options: as many windows as y has elements per plane, which divide x evenly. Window i of n begins
 /// at element i in / n, rounded down, and ends before (i + 1) in / n, rounded up.
 struct adaptive {};
-/// The same for these windows.
+/// Calls window(n, c, row, column, top, left, size, divisor) for each window of an adaptive average pooling.
 template <class X, class Y, class F>
 void for_each_mean(const view<X, 4>& x, adaptive, const view<Y, 4>& y, const F& window) {
     const auto first = [](extent i, extent n, extent in) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rotary position embedding in double, one thread per pair; rotary.hpp has the formulas, fp64/each.hpp the contract.
+/// Rotary position embedding in double, one thread per pair; rotary.hpp has the formulas, common/fp64/each.hpp the
+/// contract.
 #pragma once
 
 #include <halftone/kernel/common/fp64/each.hpp>

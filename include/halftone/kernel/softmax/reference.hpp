@@ -23,7 +23,7 @@ namespace reference {
 struct exponential_sum {
     double subtracted, sum;
 };
-/// That sum for a row x of `width` numbers.
+/// The sum of exponentials of a row x of `width` numbers.
 HALFTONE_KERNEL template <class X>
 HALFTONE_HD exponential_sum sum_of_exponentials(extent width, const X& x, double scale) {
     const double sign = scale < 0 ? -1 : 1;

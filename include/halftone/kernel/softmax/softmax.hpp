@@ -8,11 +8,12 @@
 ///
 /// Numeric contract: the row's maximum (for a negative s: minimum) is subtracted first, so that nothing overflows, and
 /// the difference is multiplied by s: a constant added to a whole row does not change the accuracy of y. Everything is
-/// in float (with doubles: in double, as fp64/each.hpp says), where differences beyond the largest number are infinite;
-/// y is rounded once. An element of -infinity gives exactly 0 (log_softmax: -infinity); a row of only -infinity gives
-/// NaN, as does a row with a NaN or +infinity. All this is as in PyTorch. For a 16-bit y an exponential has a relative
-/// error of up to (0.875 + d / 16) 2^-18 on a CPU, where d is the distance to the maximum, and less on a GPU, where
-/// exponentials below 2^-126 are 0: about a hundredth of the error of rounding y to bfloat16. Any leading dimension.
+/// in float (with doubles: in double, as common/fp64/each.hpp says), where differences beyond the largest number are
+/// infinite; y is rounded once. An element of -infinity gives exactly 0 (log_softmax: -infinity); a row of only
+/// -infinity gives NaN, as does a row with a NaN or +infinity. All this is as in PyTorch. For a 16-bit y an exponential
+/// has a relative error of up to (0.875 + d / 16) 2^-18 on a CPU, where d is the distance to the maximum, and less on a
+/// GPU, where exponentials below 2^-126 are 0: about a hundredth of the error of rounding y to bfloat16. Any leading
+/// dimension.
 #pragma once
 
 #include <halftone/kernel/common/fp64/fp64.hpp>
@@ -47,7 +48,7 @@ struct softmax_backward {
 template <class Device>
 struct softmax;
 
-/// The same for y = s x - log(sum of exp(s x)).
+/// forward and backward of one device for y = s x - log(sum of exp(s x)). Throw shape_error.
 template <class Device>
 struct log_softmax;
 

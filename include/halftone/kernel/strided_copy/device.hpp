@@ -137,10 +137,10 @@ struct strided_transpose_kernel {
     }
 };
 
-/// The same with accesses of 16 bytes on both sides, for words of at most 4 bytes: a block copies squares whose lines have
-/// 128 bytes, in vectors of N words. Vector v of line c is in shared memory at position v xor (c / N % 8) of its line, so
-/// that a warp that stores 8 vectors of 4 lines, or reads words of 8 vectors' lines at 4 adjacent positions, has no bank
-/// conflicts.
+/// Copies squares of transposed matrices with accesses of 16 bytes on both sides, for words of at most 4 bytes: a block
+/// copies squares whose lines have 128 bytes, in vectors of N words. Vector v of line c is in shared memory at position v
+/// xor (c / N % 8) of its line, so that a warp that stores 8 vectors of 4 lines, or reads words of 8 vectors' lines at 4
+/// adjacent positions, has no bank conflicts.
 template <class Word>
 struct strided_square_kernel {
     static constexpr int n = 16 / static_cast<int>(sizeof(Word)), side = 8 * n;

@@ -51,7 +51,7 @@ struct topk_kernel {
     }
 };
 
-/// For doubles: one thread per row.
+/// The largest numbers of a row of doubles: one thread per row.
 struct topk_row {
     fp64::rows_of<const double> x;
     global_span<std::int32_t> indices;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Cross-entropy with label smoothing, class weights and a z-loss in double, one thread per row;
-/// weighted_cross_entropy.hpp has the formulas, fp64/each.hpp the contract.
+/// weighted_cross_entropy.hpp has the formulas, common/fp64/each.hpp the contract.
 #pragma once
 
 #include <halftone/kernel/cross_entropy/fp64.hpp>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// A linear layer with cross-entropy, label smoothing, class weights and a z-loss, on every device, in chunks of rows
-/// whose logits fit into LogitBytes. linear_cross_entropy.hpp has the arguments and the contract,
-/// weighted_cross_entropy.hpp the terms. On a CPU it is slower than linear_cross_entropy, which computes blocks of
-/// classes that stay in the cache.
+/// whose logits fit into LogitBytes. linear_cross_entropy/linear_cross_entropy.hpp has the arguments and the contract,
+/// weighted_cross_entropy/weighted_cross_entropy.hpp the terms. On a CPU it is slower than linear_cross_entropy, which
+/// computes blocks of classes that stay in the cache.
 #pragma once
 
 #include <halftone/kernel/linear_cross_entropy/device/by_rows.hpp>

@@ -10,9 +10,9 @@
 ///
 /// Layers of a list that have one type are listed once. Passes that do not run, because an input is a constant or a
 /// weight is frozen, are omitted; an operation without any gradient makes no record and is not listed. A free operation
-/// is named by the layer called before it, as watched tapes do. Of a custom operation (op/apply.hpp) the ledger
-/// knows the types of its inputs, after casts, and of its result; its backward function is assumed to compute in the
-/// same type. A user-defined record is listed with "?" for its types.
+/// is named by the layer called before it, as watched tapes do. Of a custom operation (autodiff/op/apply.hpp) the
+/// ledger knows the types of its inputs, after casts, and of its result; its backward function is assumed to compute in
+/// the same type. A user-defined record is listed with "?" for its types.
 #pragma once
 
 #include <algorithm>
@@ -172,7 +172,7 @@ struct linear_cross_entropy_lines<linear_cross_entropy_record<Roles, X, Rank, We
                        {true, r.logits.is_empty(), r.dx.is_wanted(), !r.weight.is_frozen()});
     }
 };
-/// With options logits are never kept.
+/// The lines of a linear cross-entropy with options, whose logits are never kept.
 template <class Roles, class X, int Rank, class Weight>
 struct linear_cross_entropy_lines<weighted_linear_cross_entropy_record<Roles, X, Rank, Weight>> {
     static auto lines(const weighted_linear_cross_entropy_record<Roles, X, Rank, Weight>& r) {
@@ -267,7 +267,7 @@ template <class Op, class Reads, class Y, int Rank, class... Inputs, int... Rank
 auto lines_of_fields(const gradient_of<Y, Rank>&, const std::tuple<gradient_of<Inputs, Ranks>...>& inputs) {
     return by_element<Op, element_type<Op, Inputs...>, Reads, Y, Inputs...>(wanted_of(inputs));
 }
-/// For any other record only the name is known.
+/// The lines of any other record, of which only the name is known.
 template <class Record>
 struct usual_lines {
     static auto lines(const Record& r) {

@@ -44,9 +44,9 @@ struct planned_parameter {
     std::string path;  ///< "h.0.attn.qkv.weight", of a layer "h.0.attn.qkv"
     std::array<std::size_t, memory_kinds> bytes{};
 
-    /// Its bytes of a kind.
+    /// The parameter's bytes of a kind.
     std::size_t of(memory_kind kind) const { return bytes[static_cast<std::size_t>(kind)]; }
-    /// Its bytes of all kinds.
+    /// The parameter's bytes of all kinds.
     std::size_t total() const {
         std::size_t sum = 0;
         for (const std::size_t each : bytes) sum += each;

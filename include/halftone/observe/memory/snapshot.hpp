@@ -47,7 +47,7 @@ struct memory_allocation {
     std::int64_t step = 0;                    ///< the step that made it; 0: outside of steps, or not recorded
     std::int64_t began = -1;                  ///< its first event; -1: before the recording
     std::int64_t ended = -1;                  ///< the event that released it; -1: it is still in use
-    std::int64_t began_at = 0, ended_at = 0;  ///< the same in nanoseconds since the recording began
+    std::int64_t began_at = 0, ended_at = 0;  ///< when it began and ended, in nanoseconds since the recording began
     std::vector<memory_part> parts{};         ///< of a slab: its parameters, by offset
 
     /// Whether it is in use between event `event` and the next one.
@@ -113,8 +113,8 @@ struct memory_snapshot {
     std::vector<memory_allocation> outliving(std::int64_t step) const {
         return chosen([&](const memory_allocation& a) { return a.step == step && outlives_its_step(a); });
     }
-    /// Those of all steps after the first one, without workspaces, which contexts keep for later steps: a training loop
-    /// that leaks nothing has none.
+    /// The allocations that outlived their step, of all steps after the first one, without workspaces, which contexts
+    /// keep for later steps: a training loop that leaks nothing has none.
     std::vector<memory_allocation> outliving() const {
         return chosen([&](const memory_allocation& a) { return is_leak(a); });
     }

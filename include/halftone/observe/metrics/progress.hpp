@@ -45,8 +45,8 @@ struct progress_options {
     int columns = 0;                  ///< width of the terminal; 0: plain lines
     const char* unit = "tokens";      ///< what the rate counts
     double redraw_seconds = 0.1;      ///< shortest time between two redraws
-    int lines = 10;                   ///< number of plain lines in a run, evenly distributed,
-    double line_seconds = 30;         ///< and an additional one after this much time
+    int lines = 10;                   ///< number of plain lines in a run, evenly distributed
+    double line_seconds = 30;         ///< time after which an additional plain line is written
 };
 
 /// A line on a terminal that shows a run's progress, or a few plain lines if the output is not a terminal.
@@ -60,7 +60,7 @@ class progress {
     /// Ends a line that was begun, so that an error message starts on a line of its own.
     ~progress() { finish(); }
 
-    /// To be called after a step; `seconds` have passed since the run began.
+    /// Shows the state after a step; `seconds` have passed since the run began.
     void update(const progress_state& state, double seconds) {
         if (options_.columns > 0) {
             if (is_open_ && state.step < total_ && seconds - shown_at_ < options_.redraw_seconds) return;

@@ -27,8 +27,8 @@ struct metrics_histogram {
     std::vector<double> upper;  ///< the upper end of each range, ascending; the lower end is the range before's
     std::vector<double> counts;
 
-    /// Of these values, in at most `ranges` equal ranges from the least to the largest; those that are not finite are
-    /// left out.
+    /// The histogram of these values, in at most `ranges` equal ranges from the least to the largest; those that are
+    /// not finite are left out.
     static metrics_histogram of(const std::vector<double>& values, std::size_t ranges = 30) {
         metrics_histogram h;
         for (const double v : values) {

@@ -24,7 +24,7 @@ struct step_metrics {
     std::size_t peak_bytes = 0;        ///< the most memory used at one time so far
     double loss_scale = 1;
     std::int64_t skipped = 0;          ///< steps skipped so far
-    skip_counts skips{};               ///< the same by reason
+    skip_counts skips{};               ///< steps skipped so far, by reason
 
     /// Whether the norm was computed: a NaN was, too.
     bool has_grad_norm() const { return is_nan(grad_norm) || grad_norm >= 0; }

@@ -57,7 +57,7 @@ inline std::uint32_t crc32c(std::string_view bytes) {
     for (const char c : bytes) crc = (crc >> 8) ^ table[(crc ^ static_cast<unsigned char>(c)) & 255];
     return ~crc;
 }
-/// As records have it: rotated, with a constant added, because checksums of checksums are weak.
+/// The checksum as records have it: rotated, with a constant added, because checksums of checksums are weak.
 inline std::uint32_t masked_crc32c(std::string_view bytes) {
     const std::uint32_t crc = crc32c(bytes);
     return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;

@@ -221,8 +221,8 @@ class overflow_finder final : public tensor_listener {
         for (; taken_ < written; ++taken_) result.push_back(named(all[static_cast<std::size_t>(taken_ % room)]));
         return result;
     }
-    /// The same, and for forward operations also a weight that is not finite itself: of the layer, otherwise of the
-    /// model.
+    /// The steps that take() gives, and for forward operations also a weight that is not finite itself: of the layer,
+    /// otherwise of the model.
     template <class Model>
     std::vector<overflow> take(const Model& model) {
         std::vector<overflow> all = take();

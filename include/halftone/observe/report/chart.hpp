@@ -78,13 +78,13 @@ inline std::vector<double> powers_of_two_between(double least, double most) {
 /// A line of a chart.
 struct chart_line {
     std::string name;
-    int colour = 0;                    ///< 0 to 7: the page's --s0 to --s7,
+    int colour = 0;                    ///< 0 to 7: the page's --s0 to --s7; not used if `of` names one
     std::vector<curve_point> points{};
     bool is_dotted = false;            ///< shown as points joined by a dashed line
     bool has_steps = false;            ///< constant between points
     bool is_faint = false;             ///< behind a line of its trend, and not in the legend
     bool is_dashed = false;            ///< dashed without points
-    std::string of{};                  ///< or a colour by its name, "master"
+    std::string of{};                  ///< a colour by its name, "master"; empty: `colour`
 
     std::string paint() const { return "var(--" + (of.empty() ? "s" + std::to_string(colour % 8) : of) + ")"; }
 };
@@ -102,7 +102,7 @@ struct chart {
     bool is_logarithmic = false;       ///< along y; points of 0 or less are left out
     bool has_powers_of_two = false;    ///< x is logarithmic, with powers of two below it; all x are more than 0
     bool from_zero = false;            ///< y begins at 0
-    bool x_from_zero = false;          ///< and x
+    bool x_from_zero = false;          ///< x begins at 0
     bool is_stacked = false;           ///< lines are bands on top of one another, with points at the same x
     std::vector<chart_line> lines{};
     std::vector<double> marks{};       ///< values of x that are marked at the bottom

@@ -34,7 +34,7 @@ struct run_report {
     std::vector<std::int64_t> skipped_steps{};                         ///< the first 1,000
     std::vector<std::pair<std::string, std::string>> figures{};        ///< lines of the table of results: name, value
     std::vector<light_row> light{};                                    ///< speed of light, the largest saving first
-    light_table light_sums{};                                          ///< the same table's sums; its rows are not used
+    light_table light_sums{};                                          ///< the sums of speed of light; its rows are not used
     std::vector<policy_row> policies{};
     std::string numerics{};                                            ///< a part of a page, as numerics_body gives it
     std::vector<std::pair<std::string, std::string>> links{};          ///< text, file next to the page

@@ -26,7 +26,8 @@ struct shadow_images {
     const_view<double, 4> view() const { return {magnitudes.data(), shape}; }
 };
 
-/// By what the products of magnitudes are multiplied: the errors of both operands, and of the sums of what is read.
+/// The factor of the products of magnitudes in the bound of a convolution's error: the errors of both operands, and of
+/// the sums of what is read.
 inline double conv2d_factor(const shadow_images& a, const shadow_images& b, double of_sums) {
     return a.error + b.error + 2 * a.error * b.error + of_sums * (1 + a.error) * (1 + b.error);
 }

@@ -176,7 +176,8 @@ struct shadow_operand {
     shadow_operand(const std::vector<float>& v, const std::vector<double>& error, extent columns)
         : values(v.data(), static_cast<extent>(v.size()) / columns, columns),
           errors(error.data(), values.rows, columns) {}
-    /// With errors relative to the elements, and a step: the norm of n steps is sqrt(n) times one.
+    /// An operand (rows, columns), row-major, with errors relative to the elements, and a step: the norm of n steps is
+    /// sqrt(n) times one.
     shadow_operand(const std::vector<float>& v, const operand_rounding& by, extent columns)
         : values(v.data(), static_cast<extent>(v.size()) / columns, columns), errors(values) {
         const double of_row = by.step * std::sqrt(static_cast<double>(columns)),

@@ -255,7 +255,8 @@ struct usual_bounds<map_record<Op, Expression, Y, Rank, Inputs...>> {
         notes.expect(1, 16);
     }
     /// The gradient of an input that is broadcast is a sum. Where the input is neither one value nor one for each
-    /// column, its addends are rounded before (op/pointwise.hpp), which weighs as that many more of them in float.
+    /// column, its addends are rounded before (autodiff/op/pointwise.hpp), which weighs as that many more of them in
+    /// float.
     template <class Notes>
     static auto backward(Notes& notes, const record& r) {
         const bool in_one_pass = std::apply(

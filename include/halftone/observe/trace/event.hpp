@@ -23,7 +23,7 @@ struct trace_event {
     std::int64_t begin = 0, end = 0;  ///< nanoseconds of the recorder's clock
     std::int64_t step = 0;            ///< 0: outside of steps
     track on = track::step;
-    bool is_operation = false;        ///< and not a part of the program that contains operations
+    bool is_operation = false;        ///< not a part of the program that contains operations
 
     std::int64_t duration() const { return end - begin; }
 };
@@ -40,7 +40,7 @@ class trace_ring {
     void clear() { added_ = 0; }
     /// How many were overwritten.
     std::uint64_t dropped() const { return added_ > entries_.size() ? added_ - entries_.size() : 0; }
-    /// Those that are kept, in the order in which they were added.
+    /// The entries that are kept, in the order in which they were added.
     std::vector<T> kept() const {
         std::vector<T> all;
         for (std::uint64_t i = dropped(); i < added_; ++i)

@@ -70,9 +70,11 @@ struct trace_row {
 /// The listener that records. Used by the thread that trains; other threads have lanes.
 class trace_recorder final : public range_listener {
   public:
-    /// Without memory. Throws argument_error for a schedule that has negative numbers, or no events.
+    /// A recorder that records no bytes in use. Throws argument_error for a schedule that has negative numbers, or no
+    /// events.
     explicit trace_recorder(trace_options options = {}) : options_(std::move(options)) { start(); }
-    /// Also records the bytes in use on this device at the end of every operation. The device must outlive it.
+    /// A recorder that also records the bytes in use on this device at the end of every operation. The device must
+    /// outlive it.
     template <class Device>
         requires requires(Device& device) { device.memory().usage(); }
     explicit trace_recorder(Device& device, trace_options options = {})

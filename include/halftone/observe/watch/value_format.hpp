@@ -22,7 +22,7 @@ class value_format {
     static const value_format float32, float16, bfloat16, float8_e4m3, float8_e5m2;
 
     constexpr value_format() : traits_(&value_traits_of<float>) {}
-    /// That of T, a number type of the library or of a user's own.
+    /// The format of T, a number type of the library or of a user's own.
     template <number T>
     static constexpr value_format of() {
         return value_format(&value_traits_of<T>);

@@ -54,7 +54,7 @@ template <class Device, class T>
 void widen(Device& device, const void* from, extent count, float* to) {
     convert(device, const_view<T, 1>(static_cast<const T*>(from), {count}), view<float, 1>(to, {count}));
 }
-/// For T: nullptr unless it is a user's own.
+/// The conversion to floats of a number type T of a user's own; nullptr for any other T.
 template <class Device, class T>
 constexpr widening<Device> widening_of() {
     if constexpr (own_number<T>) return widen<Device, T>;
@@ -106,7 +106,7 @@ class watch_hook : public tape_hook {
 
     // ---- forward
 
-    /// As a plain tape's; shown as an input.
+    /// Watches a variable, shown as an input.
     template <class T, int Rank>
     void input(const variable<T, Rank>& v) {
         if constexpr (is_watchable<T>) {

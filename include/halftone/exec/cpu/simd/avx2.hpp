@@ -116,7 +116,7 @@ HALFTONE_INLINE f32 scale_by_power(f32 x, f32 n) {
     const __m256i half = _mm256_srai_epi32(power, 1);
     return {x.v * power_of_two(half) * power_of_two(_mm256_sub_epi32(power, half))};
 }
-/// The same for n from -190 to 63: multiplies by 2^(n + 64), then by 2^-64, which rounds once.
+/// x times 2^n for integral n from -190 to 63: multiplies by 2^(n + 64), then by 2^-64, which rounds once.
 HALFTONE_INLINE f32 scale_down(f32 x, f32 n) {
     const __m256 power = power_of_two(_mm256_add_epi32(_mm256_cvtps_epi32(n.v), _mm256_set1_epi32(64)));
     return {x.v * power * _mm256_set1_ps(0x1p-64f)};

@@ -37,7 +37,7 @@ HALFTONE_INLINE f32 operator+(f32 a, f32 b) { return {a.v + b.v}; }
 HALFTONE_INLINE f32 operator-(f32 a, f32 b) { return {a.v - b.v}; }
 HALFTONE_INLINE f32 operator*(f32 a, f32 b) { return {a.v * b.v}; }
 HALFTONE_INLINE f32 operator/(f32 a, f32 b) { return {a.v / b.v}; }
-/// With a relative error of 2^-14.
+/// a / b with a relative error of 2^-14.
 HALFTONE_INLINE f32 approximate_quotient(f32 a, f32 b) { return {_mm512_mul_ps(a.v, _mm512_rcp14_ps(b.v))}; }
 HALFTONE_INLINE f32 operator-(f32 a) { return {_mm512_xor_ps(a.v, _mm512_set1_ps(-0.0f))}; }
 HALFTONE_INLINE f32 fma(f32 a, f32 b, f32 c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
@@ -107,7 +107,7 @@ HALFTONE_INLINE mask not_finite(f32 a) {
 
 /// x times 2^n for integral n; overflows to infinity, underflows to zero or a subnormal number.
 HALFTONE_INLINE f32 scale_by_power(f32 x, f32 n) { return {_mm512_scalef_ps(x.v, n.v)}; }
-/// The same for n from -190 to 63.
+/// x times 2^n for integral n from -190 to 63.
 HALFTONE_INLINE f32 scale_down(f32 x, f32 n) { return scale_by_power(x, n); }
 /// a - floor(a), from 0 to 1, and p times 2 to the power floor(a). For minus infinity both are 0; for infinity 0 and
 /// infinity.

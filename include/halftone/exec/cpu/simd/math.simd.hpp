@@ -162,7 +162,7 @@ HALFTONE_INLINE V exp(const V& x) {
     const V p = exp_significand(min(splat(89.0f), max(splat(-104.0f), x)), n);
     return scale_by_power(p, n);
 }
-/// The same for x <= 0, and up to 40.
+/// e^x for x <= 0, and up to 40.
 template <vectors V>
 HALFTONE_INLINE V exp_below_zero(const V& x) {
     V n;
@@ -225,8 +225,9 @@ HALFTONE_INLINE V exp2(const V& x) {
     const V p = exp2_significand(min(splat(129.0f), max(splat(-160.0f), x)), n);
     return scale_by_power(p, n);
 }
-/// The same in fewer instructions, for x up to 60, and for every x if the set scales by all powers. The polynomial's
-/// error is at most 0.3 ulp; its terms are added in pairs (Estrin's scheme), a shorter chain of dependent instructions.
+/// 2^x in fewer instructions than exp2, for x up to 60, and for every x if the set scales by all powers. The
+/// polynomial's error is at most 0.3 ulp; its terms are added in pairs (Estrin's scheme), a shorter chain of dependent
+/// instructions.
 template <vectors V>
 HALFTONE_INLINE V exp2_by_floor(const V& x) {
     const V r = above_floor(x), square = r * r;
@@ -234,7 +235,7 @@ HALFTONE_INLINE V exp2_by_floor(const V& x) {
     const V high = fma(square, 0x1.cf6ae0p-13f, fma(r, 0x1.4375d4p-10f, splat(0x1.3d6f24p-7f)));
     return scale_by_floor(fma(fma(high, square, middle), square, low), x);
 }
-/// The same for x <= 0, and up to 60.
+/// 2^x for x <= 0, and up to 60.
 template <vectors V>
 HALFTONE_INLINE V exp2_below_zero(const V& x) {
     V n;
@@ -279,7 +280,7 @@ HALFTONE_INLINE V log1p_above_zero(const V& x) {
     // At -1 and at infinity the quotient is NaN; the result is log(u).
     return select(equal(left_out, left_out), log(u) + left_out, log(u));
 }
-/// The same for every x; -0 keeps its sign.
+/// log(1 + x) for every x; -0 keeps its sign.
 template <vectors V>
 HALFTONE_INLINE V log1p(const V& x) { return select(equal(x, splat(0.0f)), x, log1p_above_zero(x)); }
 

@@ -124,7 +124,7 @@ HALFTONE_INLINE f32 scale_by_power(f32 x, f32 n) {
     const int_lanes half = power >> 1;
     return x * power_of_two(half) * power_of_two(power - half);
 }
-/// The same for n from -190 to 63: multiplies by 2^(n + 64), then by 2^-64, which rounds once.
+/// x times 2^n for integral n from -190 to 63: multiplies by 2^(n + 64), then by 2^-64, which rounds once.
 HALFTONE_INLINE f32 scale_down(f32 x, int_lanes n) { return x * power_of_two(n + 64) * splat(0x1p-64f); }
 HALFTONE_INLINE f32 scale_down(f32 x, f32 n) { return scale_down(x, to_int(n)); }
 /// a - floor(a), from 0 to 1, and p times 2 to the power floor(a), for a up to 60; both are 0 for minus infinity.

@@ -63,7 +63,8 @@ void multiply_seen(const detail::product_unit& unit, extent rows, extent depth, 
     }
 }
 
-/// The same where row i sees the k for which sees(i, k) holds, in any order.
+/// c (rows x columns) = or += a times a panel of b over `depth` of k, where row i sees the k for which sees(i, k)
+/// holds, in any order.
 template <class Sees>
 void multiply_where_seen(const detail::product_unit& unit, extent rows, extent depth, const std::byte* a,
                          const std::byte* panel, float* c, extent c_stride, bool add, std::byte* spare, const Sees& sees) {

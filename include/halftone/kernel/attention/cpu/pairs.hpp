@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The operand format of products that multiply pairs of bfloat16 (kernel/matmul/cpu/bf16.hpp), for attention's tiles.
+/// The operand format of products that multiply pairs of bfloat16 (kernel/matmul/cpu/unit/bf16.hpp), for attention's
+/// tiles.
 #pragma once
 
 #include <halftone/exec/cpu/simd.hpp>

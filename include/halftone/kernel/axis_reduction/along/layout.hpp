@@ -20,8 +20,8 @@ struct axis_run {
     extent count = 1, stride = 1;
 };
 
-/// Both lists have at least one run and are in row-major order. Outputs are enumerated along `kept`, the elements that
-/// are reduced to one output along `reduced`.
+/// The axes of a reduction. Both lists have at least one run and are in row-major order. Outputs are enumerated along
+/// `kept`, the elements that are reduced to one output along `reduced`.
 struct axis_layout {
     axis_run kept[most_axes], reduced[most_axes];
     int kept_count = 0, reduced_count = 0;

@@ -48,8 +48,8 @@ struct quantize_heads_arguments {
 /// are written to `heads`; nothing else is.
 template <class T>
 struct dequantize_heads_arguments {
-    const_view<std::int8_t, 3> codes;                        ///< as above
-    const_view<float, 2> scales;                             ///< as above
+    const_view<std::int8_t, 3> codes;                        ///< (heads, slots, head_size), contiguous
+    const_view<float, 2> scales;                             ///< (heads, slots), contiguous
     const_view<std::int32_t, 1> query_offsets, key_offsets;  ///< (2 sequences + 1)
     extent capacity;                                         ///< slots of a sequence
     view<T, 3> heads;                                        ///< as the codes

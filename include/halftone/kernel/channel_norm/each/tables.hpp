@@ -72,7 +72,7 @@ struct far_mean {
         }
         if (rest.is_there()) thread.store(rest, set, static_cast<S>(lacking));
     }
-    /// With one thread per set.
+    /// Computes a set's statistics again with one thread per set.
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD void operator()(Thread thread, extent set) const {
         if (!is_far(thread, set)) return put_nothing(thread, set);

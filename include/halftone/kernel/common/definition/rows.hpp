@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How definitions (reference.hpp of an operation) read and write one row: numbers are read by x(j), as doubles, and
-/// written by y(j, value). So the same text serves as the kernel in double, which loads and stores in another way.
+/// How definitions (an operation's kernel/*/reference.hpp) read and write one row: numbers are read by x(j), as
+/// doubles, and written by y(j, value). So the same text serves as the kernel in double, which loads and stores in
+/// another way.
 ///
 ///     softmax_row(width, read_row(x, i), scale, write_row(y, i));
 #pragma once

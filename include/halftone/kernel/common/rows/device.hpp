@@ -112,7 +112,7 @@ struct rounding_part {
         }
     }
 };
-/// The same, converted to floats.
+/// N elements of a row, vector number i, converted to floats.
 HALFTONE_KERNEL template <int N, class Simt, class T>
 HALFTONE_HD HALFTONE_INLINE vec<float, N> load_floats(Simt simt, const global_span<T>& row, extent i) {
     return run_part(simt, floats_part<N, T>{row, i});
@@ -128,7 +128,7 @@ template <int N>
 struct row_walk {
     extent head, vectors, width;
 
-    /// For several rows of the same width. If they cannot be aligned together, there are no vectors.
+    /// The walk over several rows of the same width. If they cannot be aligned together, there are no vectors.
     template <class First, class... Others>
     HALFTONE_HD HALFTONE_INLINE static row_walk over(extent width, const First* first, const Others*... others) {
         extent head = 0;
@@ -175,7 +175,7 @@ struct row_steps {
     int me;
     row_walk<N> walk;
 
-    /// For rows that begin at these pointers; null pointers are ignored.
+    /// The steps over rows that begin at these pointers; null pointers are ignored.
     template <class... Ts>
     HALFTONE_HD HALFTONE_INLINE static row_steps over(int me, extent width, const Ts*... rows) {
         if constexpr (Held > 0) {
@@ -201,8 +201,8 @@ struct row_steps {
             }
         }
     }
-    /// The same for sums: a thread with fewer than Held vectors takes additional steps over zeros, so that no load
-    /// depends on a branch.
+    /// Calls step with each row_place, for sums: a thread with fewer than Held vectors takes additional steps over
+    /// zeros, so that no load depends on a branch.
     template <class Step>
     HALFTONE_HD HALFTONE_INLINE void each_or_zeros(const Step& step) const {
         if constexpr (Held > 0) {
@@ -422,7 +422,8 @@ struct add_partials_kernel {
     }
 
   private:
-    /// In the pieces' order, but with many loads in flight: a warp waits for memory once or twice.
+    /// The sum of the pieces' partial sums in their order, but with many loads in flight: a warp waits for memory once
+    /// or twice.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE float sum_of_pieces(Simt simt, const global_span<const float>& column,
                                                     extent first) const {
@@ -446,7 +447,7 @@ void add_partials(Device& device, extent pieces, const float* partials, extent s
     const extent floats = pieces * stride;
     device.launch(add_partials_kernel<G>{{partials, floats}, {}, pieces, stride, {out, width}, {}, mode});
 }
-/// For two outputs, of which a null one is not wanted.
+/// Adds the partial sums of two outputs, of which a null one is not wanted.
 template <simt_device Device, class G>
 void add_partials(Device& device, extent pieces, const float* partials, const float* more, extent stride, extent width,
                   G* out, G* more_out, write_mode mode) {

@@ -34,8 +34,8 @@ constexpr row_partition partition_rows(extent rows, extent width, extent element
     return {rows, each, (rows + each - 1) / each};
 }
 
-/// The same for passes without sums: larger pieces if there are enough for all threads, since long contiguous runs of
-/// memory are read faster.
+/// Elements in a piece of a pass without sums: larger pieces if there are enough for all threads, since long contiguous
+/// runs of memory are read faster.
 constexpr extent longer_piece(extent elements) {
     return elements >= 1024 * piece_elements ? 8 * piece_elements : piece_elements;
 }

@@ -33,7 +33,8 @@ inline bool stores_non_temporal(const void* to, extent rows, extent row_bytes, e
            reinterpret_cast<std::uintptr_t>(to) % 64 == 0 && (rows == 1 || row_stride_bytes % 64 == 0);
 }
 
-/// The same for contiguous or strided rows, and only if they are not also an input.
+/// Whether contiguous or strided rows are written with non-temporal stores: large ones, aligned to cache lines, that
+/// are not also an input.
 template <class T, class Input>
 bool stores_non_temporal(const view<T, 2>& to, const Input* input) {
     constexpr auto bytes = static_cast<extent>(sizeof(T));

@@ -25,7 +25,7 @@ HALFTONE_INLINE void for_row_groups(extent rows, const Some& some) {
     for (extent i = 0; i < rows; i = i < whole ? whole : i + 1) some(i, i < whole ? whole : 4, i < whole);
 }
 
-/// The same columns of four rows that are `stride` apart.
+/// Four rows that are `stride` apart, whose vectors in the same columns are loaded and stored together.
 template <class T>
 struct four_rows {
     T* p;

@@ -112,7 +112,8 @@ HALFTONE_INLINE void for_vectors(extent width, const Step& step) {
     if (j < width) step(j, 0, static_cast<int>(width - j));
 }
 
-/// The same with four accumulators in turn, which hides the latency of an addition and shortens the chains.
+/// Calls step(j, k, n) for the vectors of a row with four accumulators in turn, which hides the latency of an addition
+/// and shortens the chains.
 template <class Step>
 HALFTONE_INLINE void for_vectors_unrolled(extent width, const Step& step) {
     extent j = 0;
@@ -126,9 +127,9 @@ HALFTONE_INLINE void for_vectors_unrolled(extent width, const Step& step) {
     if (j < width) step(j, 1, static_cast<int>(width - j));
 }
 
-/// The same with four vectors at a time, side by side: a step is called as step(j, n), with n `whole_vectors<4>`, `whole`
-/// or the number of lanes. If the types of all operands (except a kernel's own floats) are given as template arguments and
-/// are one type, n is `reordered_vectors<4>` in place of `whole_vectors<4>`.
+/// Goes through a row with four vectors at a time, side by side: a step is called as step(j, n), with n
+/// `whole_vectors<4>`, `whole` or the number of lanes. If the types of all operands (except a kernel's own floats) are
+/// given as template arguments and are one type, n is `reordered_vectors<4>` in place of `whole_vectors<4>`.
 template <class... Operands, class Step>
 HALFTONE_INLINE void for_vector_blocks(extent width, const Step& step) {
     extent j = 0;

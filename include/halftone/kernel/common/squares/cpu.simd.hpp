@@ -26,7 +26,7 @@ HALFTONE_INLINE float squares_of_rows(const float* x, extent stride, extent rows
     return sum(squares);
 }
 
-/// Of a block of tiles: sums[t * apart + u] for tile (t, u).
+/// The sums of the squares of a block of tiles: sums[t * sums_stride + u] for tile (t, u).
 inline void squares_of_tiles(const float* x, extent stride, extent rows, extent columns, extent tile_rows,
                              extent tile_columns, float* sums, extent sums_stride) {
     for (extent i = 0; i < rows; i += tile_rows, sums += sums_stride) {

@@ -46,7 +46,7 @@ void update_all(cpu& device, const const_view<Accumulate, 1>& gradient, const Up
     });
 }
 
-/// The same for only those rows of a table that have a gradient.
+/// Calls update(i, n, gradients) for only those rows of a table that have a gradient.
 template <class Accumulate, class Update>
 void update_rows(cpu& device, const gradient_rows<Accumulate>& rows, const Update& update) {
     const extent width = rows.values.extent_of(1);

@@ -37,7 +37,8 @@ void launch_with_access(const Launch& launch, const Ts*... pointers) {
     }
 }
 
-/// The same for rows of this width, each of which must be aligned.
+/// Calls launch(std::integral_constant<run_access, ...>{}) with the kind of access that rows of this width allow, each
+/// of which must be aligned.
 template <int N, class Launch, class... Ts>
 void launch_with_row_access(extent width, const Launch& launch, const Ts*... pointers) {
     if (width % N == 0) {

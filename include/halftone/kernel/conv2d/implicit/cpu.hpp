@@ -162,7 +162,7 @@ class product {
         const extent first = piece * piece_units_ * j_.word_channels;
         return std::min(piece_units_ * j_.word_channels, j_.sum.channels - first);
     }
-    /// Of the packed weight: all outputs of a group by one piece of depth.
+    /// The bytes of a piece of the packed weight: all outputs of a group by one piece of depth.
     std::size_t piece_bytes() const { return static_cast<std::size_t>(rows_ * row_words_) * word_bytes; }
 
     /// A row of the packed weight has the taps of one class after those of another.
@@ -413,7 +413,7 @@ struct implicit_conv2d<cpu> {
     }
 
   private:
-    /// For planes of the unit's elements.
+    /// The function that fills planes of the unit's elements.
     template <class Compute, class X>
     static implicit_cpu::fill_planes* fill_elements_of(const cpu& device, [[maybe_unused]] bool pairs) {
 #if defined(__x86_64__)

@@ -23,7 +23,7 @@ namespace implicit_cpu {
 
 /// The largest number of taps of a window: those of a channel fit into one piece of depth.
 inline constexpr extent most_taps = 256;
-/// And the largest stride.
+/// The largest stride of an implicit convolution: its classes of positions along an axis.
 inline constexpr extent most_classes = 16;
 
 struct tap_axis {

@@ -51,7 +51,8 @@ void multiply_groups(Device& device, const view<A, 3>& a, const view<B, 3>& b, c
                                   row_bias{view<Bias, 1>(bias.data() + g * rows, {rows})});
     }
 }
-/// The same for images that share the whole weight; b is (images, depth, positions), c is (images, rows, positions).
+/// Multiplies each image by the whole weight, which all of them share, plus the bias of each row; b is (images, depth,
+/// positions), c is (images, rows, positions).
 template <class Compute, class Device, class A, class B, class C>
 void multiply_images(Device& device, const view<A, 3>& a, const view<B, 3>& b, const view<C, 3>& c, no_bias) {
     run_product_each<Compute>(device, a, b, c, plain{});

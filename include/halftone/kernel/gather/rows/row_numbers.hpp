@@ -33,7 +33,7 @@ struct row_number {
     }
 };
 
-/// For integers: out[r] = table[numbers[r]], or -1 if there is no such row.
+/// Chooses integers: out[r] = table[numbers[r]], or -1 if there is no such row.
 struct chosen_integer {
     simt::global_span<const std::int32_t> numbers, table;
     simt::global_span<std::int32_t> out;

@@ -124,7 +124,7 @@ inline extent even_piece(extent depth, const product_unit& unit) {
     return round_up_to(ceil_div(depth, ceil_div(depth, unit.deepest_piece)), step);
 }
 inline extent piece_of(const product_problem& p) { return even_piece(depth_of(p), p.unit); }
-/// Of a packed row of a or column of b.
+/// Bytes of a packed row of a or column of b.
 inline extent row_bytes(const product_problem& p) { return p.unit.element * round_up_to(depth_of(p), piece_of(p)); }
 inline bool is_wide(const product_unit& unit) { return unit.columns >= tuning::wide_columns; }
 inline extent default_rows(const product_problem& p) {
@@ -181,7 +181,7 @@ inline extent pieces_of(const product_problem& p) { return std::max<extent>(1, c
 inline extent pieces_of_pass(const product_problem& p) {
     return ceil_div(pieces_of(p), ceil_div(pieces_of(p), tuning::tile_pass_pieces));
 }
-/// Of a packed row of a or column of b over so many pieces of k.
+/// Bytes of a packed row of a or column of b over so many pieces of k.
 inline extent bytes_of_pieces(const product_problem& p, extent pieces) { return pieces * panel_depth * p.unit.element; }
 /// Rows whose k of one pass stays in L2.
 inline extent rows_in_l2(const product_problem& p) {
@@ -245,7 +245,7 @@ inline extent odd_line_stride(extent piece, extent element) {
 }
 /// Bytes and strides of vector units.
 void lay_out(const product_problem& p, product_plan& plan);
-/// And of tiles.
+/// Bytes and strides of tiles.
 void lay_out_tiles(const product_problem& p, product_plan& plan);
 
 #if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)

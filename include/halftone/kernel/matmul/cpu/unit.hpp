@@ -34,7 +34,7 @@ inline constexpr std::nullptr_t no_function = nullptr;
 /// this one in memory, and prefetched.
 using multiply_packed = void(extent rows, extent k, const void* a_block, const void* b_panel, float* c, extent c_stride,
                              bool add, lookahead* ahead);
-/// The same with a in any layout that block_of_a describes.
+/// c = or += a (rows, k), in any layout that block_of_a describes, times one packed panel of b (k, columns).
 using multiply_block = void(extent rows, extent k, const block_of_a& a, const void* b_panel, float* c, extent c_stride,
                             bool add, lookahead* ahead);
 /// to = sums (nullptr: zeros) + a (rows, k) times one packed panel of b: the last piece of k, stored as the result.
@@ -54,7 +54,7 @@ struct product_unit {
     /// What vector units have: tiles of sums in registers, that read a in any layout and may end in the result.
     struct vector_functions {
         multiply_block* multiply;
-        /// By the first half of a panel's columns, in half the time; a is not k-major.
+        /// Multiplies by the first half of a panel's columns, in half the time; a is not k-major.
         multiply_block* multiply_half_panel;
         multiply_last_piece<float>* multiply_last;
         multiply_last_piece<bfloat16>* multiply_last_rounded = no_function;
@@ -120,14 +120,14 @@ struct a_packing {
     bool has_unit_type = false;  ///< packing a row-major a only copies it, so that tiles may read it in place
     pack_k_major_of_a* pack_k_major = no_function;
 };
-/// And with a second one.
+/// What a unit does with a second operand of elements T.
 template <class T>
 struct b_packing {
     pack_panels_of_b* pack;
     bool has_unit_type = false;
     multiply_unpacked_b* multiply_unpacked = no_function;
 };
-/// Both, for a program that multiplies what it packs itself, as attention does.
+/// What a unit does with both operands, for a program that multiplies what it packs itself, as attention does.
 template <class T>
 struct product_packing {
     a_packing<T> a;

@@ -96,7 +96,7 @@ struct untyped_epilogue {
     void (*prefetch_block)(const void* epilogue, const result_block& block, extent prefetches, lookahead& to);
     void (*prefetch_operands)(const void* epilogue, const result_block& block, extent prefetches, lookahead& to);
     plain_result<float> plain;             ///< where storing there is all that the epilogue does
-    plain_result<bfloat16> plain_rounded;  ///< the same
+    plain_result<bfloat16> plain_rounded;  ///< where storing there, rounded to bfloat16, is all that the epilogue does
     plain_result<const float> floats;      ///< the result, where it is one of floats
     square_sum* squares;                   ///< of that result, where somebody asks for them; else nullptr
 };
@@ -202,7 +202,7 @@ struct epilogue_functions {
             return {};
         }
     }
-    /// Its result, where it has one alone and that is of floats.
+    /// The result of an epilogue that has one alone, of floats; nothing for any other.
     static plain_result<const float> floats_of(const epilogue& e) { return floats_of(e.results); }
 
   private:

@@ -20,7 +20,7 @@ HALFTONE_INLINE words with_sign(words rank, f32 quotient, std::uint32_t zero) {
     return choose(is_negative, zero - bounded, zero + rank);
 }
 
-/// By the tables of the map.
+/// The codes of quotients by the tables of the map.
 template <bool HasSign>
 HALFTONE_INLINE words codes_by_cells(const kernel::dynamic_map& map, f32 quotient) {
     constexpr std::uint32_t least = kernel::dynamic_map::least;
@@ -41,7 +41,7 @@ struct codec_by_tables {
     HALFTONE_INLINE words codes(f32 quotient) const { return codes(quotient, words{}); }
 };
 
-/// The same by arithmetic. `values` needs a multiply-add with one rounding.
+/// Converts codes to values, and quotients to codes, by arithmetic. `values` needs a multiply-add with one rounding.
 template <bool HasSign>
 struct codec_by_arithmetic {
     const kernel::dynamic_map& map;

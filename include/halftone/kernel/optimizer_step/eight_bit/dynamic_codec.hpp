@@ -73,7 +73,7 @@ inline dynamic_codec make_dynamic_codec(const dynamic_map& map) {
     return c;
 }
 
-/// Those of both maps.
+/// The codecs of both maps, with and without a sign.
 struct dynamic_codecs {
     dynamic_codec with_sign, without_sign;
 };

@@ -44,7 +44,7 @@ struct dynamic_map {
     float value(int code) const { return bit_cast<float>(values[code]); }
 };
 
-/// Both maps, in the layout that they have in a device's memory.
+/// The maps with and without a sign, in the layout that they have in a device's memory.
 struct dynamic_maps {
     dynamic_map with_sign, without_sign;
 };

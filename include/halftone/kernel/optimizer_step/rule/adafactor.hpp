@@ -53,7 +53,7 @@ struct adafactor_rule {
         float least;  // the lower limit of the variance
         float step, decay;
     };
-    /// For a parameter of `count` elements; the caller sets `row` for each row.
+    /// The scalars of a step for a parameter of `count` elements; the caller sets `row` for each row.
     HALFTONE_HD scalars scalars_of(const group_rates& rates, const step_record& step, const adafactor_record& found,
                                    double count) const {
         const double lr = rates.lr(step), relative = 1 / std::sqrt(static_cast<double>(step.steps));

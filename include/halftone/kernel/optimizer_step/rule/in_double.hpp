@@ -38,7 +38,7 @@ struct step_scalars_type<Rule, Real> {
 };
 template <class Rule, class Real>
 using step_scalars_of = typename step_scalars_type<Rule, Real>::type;
-/// Those of a body whose numbers are V: in double for doubles, in float for floats and vectors of them.
+/// A rule's scalars for a body whose numbers are V: in double for doubles, in float for floats and vectors of them.
 template <class Rule, class V>
 using step_scalars_for = step_scalars_of<Rule, std::conditional_t<std::is_same_v<V, double>, double, float>>;
 

@@ -27,7 +27,8 @@ struct muon_momentum_rule {
     bool nesterov = true;
 
     static constexpr bool keeps() { return true; }
-    /// The same as AdamW's, which updates the parameters that are not hidden matrices.
+    /// The largest magnitude of a gradient with which a step can be taken: AdamW's, which updates the parameters that
+    /// are not hidden matrices.
     static constexpr float largest_gradient() { return largest_with_square; }
 
     struct scalars {

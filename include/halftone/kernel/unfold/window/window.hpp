@@ -45,7 +45,7 @@ struct window_axis {
     }
 };
 
-/// Both axes.
+/// A window that slides along both axes of an image.
 struct sliding_window {
     window_axis down, across;
 

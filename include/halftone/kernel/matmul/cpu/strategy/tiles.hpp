@@ -39,7 +39,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// What both share.
+/// What both products by tiles share: the task, its pieces of k, and the tiles' functions.
 class tile_product {
   protected:
     explicit tile_product(const product_task& task)

@@ -33,9 +33,10 @@ class unpacked_b_product : vector_product {
   public:
     explicit unpacked_b_product(const product_task& task) : vector_product(task) {}
 
-    /// As many columns at a time as a task has, or a panel's where columns of b are contiguous. Where all rows of b begin
-    /// equally far off a cache line, the first task's columns end at a line and all others begin on one: a vector that
-    /// crosses lines takes twice as long to read (AVX2, 16 x 3072 x 768 floats: 0.61 of the rate on a line, 0.98 so).
+    /// Multiplies by as many columns at a time as a task has, or a panel's where columns of b are contiguous. Where all
+    /// rows of b begin equally far off a cache line, the first task's columns end at a line and all others begin on one:
+    /// a vector that crosses lines takes twice as long to read (AVX2, 16 x 3072 x 768 floats: 0.61 of the rate on a line,
+    /// 0.98 so).
     void run() const {
         const slice s(*this);
         const extent width = b_.column_stride == 1 ? plan_.block_columns : unit_.columns;

@@ -74,7 +74,7 @@ class vector_product {
     const std::byte* packed_block(const std::byte* blocks, extent index) const {
         return in_place() ? nullptr : blocks + times(index, plan_.block_bytes);
     }
-    /// Of all of a, packed: (blocks, pieces).
+    /// Bytes of all of a, packed: (blocks, pieces).
     std::size_t packed_a_bytes(const slice& s) const {
         return in_place() ? 0 : times(blocks_ * s.pieces, plan_.block_bytes);
     }

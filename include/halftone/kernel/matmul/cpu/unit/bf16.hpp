@@ -120,7 +120,8 @@ template <int Vectors, a_layout Layout>
     while (i + 4 <= rows) tile.template operator()<4>();
     while (i < rows) tile.template operator()<1>();
 }
-/// The same with a in any layout, k-major only for whole panels.
+/// to (rows, Vectors) = from (nullptr: zeros) + a times a panel of b, with a in any layout, k-major only for whole
+/// panels.
 template <int Vectors>
 void pair_block(extent rows, extent k, const block_of_a& a, const void* b_panel, const float* from, extent from_stride,
                 const pair_results& to, lookahead* ahead) {
@@ -138,7 +139,7 @@ inline void pair_multiply(extent rows, extent k, const void* a_block, const void
     pair_rows<2, a_layout::row_major>(rows, k, a_block, panel_stride, b_panel, add ? c : nullptr, c_stride, {c, c_stride},
                                 ahead);
 }
-/// The same with a in any layout; k is even.
+/// c = or += a (rows, k) times a panel of b, with a in any layout; k is even.
 inline void pair_multiply_rows(extent rows, extent k, const block_of_a& a, const void* b_panel, float* c,
                                extent c_stride, bool add, lookahead* ahead) {
     pair_block<2>(rows, k, a, b_panel, add ? c : nullptr, c_stride, {c, c_stride}, ahead);

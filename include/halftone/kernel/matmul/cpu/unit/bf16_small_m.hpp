@@ -113,7 +113,7 @@ HALFTONE_INLINE void pair_small_m(const bfloat16* a, extent a_stride, const T* b
         }
     }
 }
-/// The same for any k: with one or two rows products wait for memory, which delivers long runs fastest.
+/// c += a times unpacked b for any k: with one or two rows products wait for memory, which delivers long runs fastest.
 template <int Rows, class T>
 void pair_small_m_by_rows(const small_m_product<bfloat16, T>& product) {
     constexpr int pairs = 4;

@@ -115,7 +115,7 @@ a_packing<T> packing_of_a(const cpu& device) {
         .pack_k_major = k_major};
 }
 
-/// The same of its second operand.
+/// How the unit for Compute packs a second operand of T.
 template <class Compute, class T>
 b_packing<T> packing_of_b(const cpu& device) {
 #if defined(__x86_64__)
@@ -134,7 +134,7 @@ b_packing<T> packing_of_b(const cpu& device) {
                           &avx512::fma_multiply_small_m<Compute, T>)};
 }
 
-/// Of both.
+/// How the unit for Compute packs both operands, of T.
 template <class Compute, class T>
 product_packing<T> packing_for(const cpu& device) {
     return {.a = packing_of_a<Compute, T>(device), .b = packing_of_b<Compute, T>(device)};

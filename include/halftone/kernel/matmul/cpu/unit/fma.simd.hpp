@@ -84,10 +84,11 @@ HALFTONE_INLINE void prefetch_of_rows(const float* first, extent stride) {
     for (int i = 0; i < Rows; ++i, first += stride) __builtin_prefetch(first, Write);
 }
 
-/// The same for narrow vectors and at most six rows. Each row has a pointer of its own and a step is four k, so that there is
-/// hardly any instruction but multiply-adds and their loads; noinline, so that the tile has all registers. L1 and L2 are
-/// small on such processors: the results' lines and the next tile's sums are prefetched, too (Zen 3: 1.01 to 1.02), and of
-/// the next panel a line every four k, which is a quarter of it, number `quarter` (four tiles instead of one: 1.01).
+/// to (Rows, Vectors) = from + a (Rows, k) times the first Vectors of a panel of b, for narrow vectors and at most six rows.
+/// Each row has a pointer of its own and a step is four k, so that there is hardly any instruction but multiply-adds and
+/// their loads; noinline, so that the tile has all registers. L1 and L2 are small on such processors: the results' lines and
+/// the next tile's sums are prefetched, too (Zen 3: 1.01 to 1.02), and of the next panel a line every four k, which is a
+/// quarter of it, number `quarter` (four tiles instead of one: 1.01).
 template <int Rows, int Vectors, tile_prefetch Prefetch>
 [[gnu::noinline]] void fma_small_tile(extent k, const float* a, extent a_stride, const float* b, const float* from,
                                       extent from_stride, float* to, extent to_stride, lookahead* ahead, int quarter) {
@@ -189,7 +190,8 @@ template <int Vectors, a_layout Layout>
     while (i + 4 <= rows) tile.template operator()<4, tile_prefetch::nothing>();
     while (i < rows) tile.template operator()<1, tile_prefetch::nothing>();
 }
-/// The same with a in any layout, k-major only for whole panels.
+/// to (rows, Vectors) = from (nullptr: zeros) + a times a panel of b, with a in any layout, k-major only for whole
+/// panels.
 template <int Vectors>
 void fma_block(extent rows, extent k, const block_of_a& a, const void* b_panel, const float* from, extent from_stride,
                float* to, extent to_stride, lookahead* ahead) {
@@ -210,7 +212,7 @@ inline void fma_multiply(extent rows, extent k, const void* a_block, const void*
     fma_rows_of<2, a_layout::row_major>(rows, k, a_block, panel_stride, b_panel, add ? c : nullptr, c_stride, c, c_stride,
                                   ahead);
 }
-/// The same with a in any layout.
+/// c = or += a (rows, k) times a panel of b, with a in any layout.
 inline void fma_multiply_rows(extent rows, extent k, const block_of_a& a, const void* b_panel, float* c,
                               extent c_stride, bool add, lookahead* ahead) {
     fma_block<2>(rows, k, a, b_panel, add ? c : nullptr, c_stride, c, c_stride, ahead);

@@ -60,7 +60,7 @@ constexpr int small_m_tile_rows(extent left) {
     if (f32::lanes < 16) return left <= 4 || left == 7 || left == 8 ? 4 : 6;
     return left <= 4 ? 4 : left <= 6 || left == 9 || left == 10 ? 6 : left <= 8 || left == 13 || left == 14 ? 8 : 12;
 }
-/// As many vectors of sums as leave registers for b and an element of a.
+/// Vectors of sums of a tile of so many rows: as many as leave registers for b and an element of a.
 constexpr int small_m_tile_vectors(int rows) { return f32::lanes < 16 || rows == 12 ? 2 : rows <= 4 ? 6 : 3; }
 
 /// Calls Tiles::run<Rows>(part, is_first) for the parts of a product: strips of columns, which stay in L2 until all rows
@@ -129,7 +129,8 @@ HALFTONE_INLINE void fma_small_m(const float* a, extent a_stride, const T* b, ex
         for (int i = 0; i < Rows; ++i) store(c + i * c_stride + j, sums[i]);
     }
 }
-/// The same for any k: with one or two rows multiply-adds wait for memory, which delivers long runs fastest.
+/// c += a times unpacked b for any k: with one or two rows multiply-adds wait for memory, which delivers long runs
+/// fastest.
 template <class Compute, int Rows, class T>
 void fma_small_m_by_rows(const small_m_product<float, T>& product) {
     // As many elements of a as leave registers for b and the sums.
@@ -180,7 +181,7 @@ HALFTONE_INLINE void multiply_square(const float* const* a, extent p, const T* b
         }
     }
 }
-/// The same for a square with fewer columns or less k.
+/// sums (Rows, 1 vector) += a (Rows, k), from column p on, times a part of a square of b, with fewer columns or less k.
 template <class Compute, int Rows, class T>
 HALFTONE_INLINE void multiply_part_of_square(const float* const* a, extent p, const T* b, extent column_stride, extent wide,
                                              int k, f32* sums) {

@@ -55,7 +55,8 @@ class strided_lines {
   private:
     /// Bytes from the beginning of its line to an address.
     static extent begin_of(const void* p) { return static_cast<extent>(reinterpret_cast<std::uintptr_t>(p) % line); }
-    /// The same, where a run that may begin anywhere touches the most lines.
+    /// Bytes from the beginning of a line to a run's first one, where a run that may begin anywhere touches the most
+    /// lines.
     static extent most_begin(extent bytes) { return bytes < line ? bytes - 1 : line - 1; }
     static extent lines_of(extent bytes, extent begin) { return bytes < 1 ? 0 : (begin + bytes + line - 1) / line; }
 
@@ -69,7 +70,7 @@ class strided_lines {
 template <int Rows, int Bytes>
 class rows_to_store {
   public:
-    /// By a tile over k. Results that it adds to have been loaded.
+    /// The rows that a tile over k stores. None are prefetched if it adds to them, since they have been loaded.
     template <class T>
     HALFTONE_INLINE rows_to_store(T* first, extent stride, extent k, const float* adds_to)
         : next_(reinterpret_cast<const std::byte*>(first)),

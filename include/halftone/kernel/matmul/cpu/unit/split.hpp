@@ -118,7 +118,7 @@ a_packing<T> matmul_packing_of_a(const cpu& device) {
     return packing_of_a<unsplit<Compute>, T>(device);
 }
 
-/// And its second one.
+/// How the unit for Compute, which may split operands, packs its second operand of T.
 template <class Compute, class T>
 b_packing<T> matmul_packing_of_b(const cpu& device) {
 #if defined(__x86_64__)

@@ -37,7 +37,8 @@ inline void store_rows(extent rows, const float* sums, extent sums_stride, float
         }
     }
 }
-/// The same, rounded as store_sums (bf16.hpp) rounds.
+/// to = sums (rows, 32), rounded as store_sums (bf16.hpp) rounds, by non-temporal stores where the rows of `to` are
+/// whole cache lines.
 inline void store_rows(extent rows, const float* sums, extent sums_stride, bfloat16* to, extent to_stride, bool non_temporal) {
     for (extent i = 0; i < rows; ++i, sums += sums_stride, to += to_stride) {
         const auto both = (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(sums + 16), _mm512_loadu_ps(sums));
