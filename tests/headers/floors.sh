@@ -3,8 +3,8 @@
 # Checks the structure of the source tree without compiling: a header includes only headers of lower floors or of its own floor; there
 # are no include cycles; every file begins with its SPDX line; no header exceeds 600 lines without a reason near its top; the folders of
 # operations in kernel/, and autodiff/ and observe/, contain the expected files; headers leave at most eleven macros named HALFTONE_*
-# defined; a header that names a SIMD body includes what the body includes; no script pipes into grep -q; and each source of a test
-# program has a namespace of its own.
+# defined; a header that names a SIMD body includes what the body includes; no script pipes into grep -q; each source of a test
+# program has a namespace of its own; and headers divide and round up by one function (rounding.py).
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root"
@@ -61,6 +61,8 @@ for header in $(grep -rl '^#if.*HALFTONE_COMPILED_FUNCTIONS' include); do
         status=1
     fi
 done
+
+if command -v python3 >/dev/null 2>&1; then python3 tests/headers/rounding.py || status=1; fi
 
 cd include
 find halftone \( -name '*.hpp' -o -name '*.cuh' \) -print0 | LC_ALL=C sort -z |

@@ -18,11 +18,6 @@ namespace memory_resource_tests {
 namespace ht = halftone;
 using ht::memory_kind;
 
-static_assert(ht::round_up(0, 64) == 0);
-static_assert(ht::round_up(1, 64) == 64);
-static_assert(ht::round_up(64, 64) == 64);
-static_assert(ht::round_up(65, 64) == 128);
-
 TEST_CASE("host_memory: blocks are aligned, do not overlap, and count in whole cache lines") {
     ht::host_memory memory;
     std::vector<std::pair<std::byte*, std::size_t>> blocks;

@@ -257,7 +257,7 @@ void counts_bytes(Device& device) {
         CHECK(told.bytes == bytes);
         return bytes;
     };
-    const auto rounded = [](std::size_t bytes) { return ht::round_up(bytes, 64); };
+    const auto rounded = [](std::size_t bytes) { return ht::round_up(bytes, 64u); };
     // Norm and head: two moments of 64 floats each, with the padding. fc1 and fc2 share a slab.
     const std::size_t others = 2 * 2 * 64 * 4;
     CHECK(bytes_of(10000, {}, {}) == others + 2 * (2 * 40 * 256 + rounded(2 * 40 * 4)));

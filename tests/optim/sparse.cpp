@@ -142,7 +142,7 @@ TEST_CASE("sparse gradients: memory for the rows of the largest window, and dens
     CHECK(usage.live(ht::memory_kind::moment) >= 2 * vocabulary * width * sizeof(float));
     ids all;
     const auto rows_of = [&](std::size_t rows) {
-        return ht::round_up(rows * sizeof(std::int32_t), 64) + ht::round_up(rows * width * sizeof(float), 64);
+        return ht::round_up(rows * sizeof(std::int32_t), 64u) + ht::round_up(rows * width * sizeof(float), 64u);
     };
     s.body(all.next(3, 7, 5000));
     CHECK(usage.live(of_gradients) == fixed + rows_of(21));

@@ -22,6 +22,7 @@
 #include <halftone/data/batch_memory.hpp>
 #include <halftone/data/batches.hpp>
 #include <halftone/data/data_error.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -117,7 +118,7 @@ class packed_rows {
         }
     }
     /// The documents that so many places of padding take.
-    extent paddings(extent places) const { return (places + options_.longest - 1) / options_.longest; }
+    extent paddings(extent places) const { return detail::ceil_div(places, options_.longest); }
 
     void add(std::vector<piece>& pieces, extent index) const {
         const document d = (*documents_)[index];

@@ -37,6 +37,7 @@
 
 #include <halftone/dist/reduce.hpp>
 #include <halftone/io/checkpoint.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -74,7 +75,7 @@ inline std::vector<shard_range> equal_share(const std::vector<part_tensor>& tens
     std::size_t all = 0, before = 0;
     for (const part_tensor& t : tensors) all += t.bytes / size_of(t.type);
     const auto ranks = static_cast<std::size_t>(comm.size()), rank = static_cast<std::size_t>(comm.rank());
-    const std::size_t each = (all + ranks - 1) / ranks, begin = each * rank, end = begin + each;
+    const std::size_t each = ceil_div(all, ranks), begin = each * rank, end = begin + each;
     std::vector<shard_range> ranges;
     for (const part_tensor& t : tensors) {
         const std::size_t size = size_of(t.type), count = t.bytes / size;
@@ -137,7 +138,8 @@ void visit_divided_slabs(Optimizer& optimizer, const F& f) {
     optimizer.visit_slabs([&](const optimizer_slab& s) {
         const store_entry& e = parameters.entries()[s.entry];
         const bool is_of_blocks = s.name.rfind("absmax_", 0) == 0;
-        const std::vector<extent> whole = is_of_blocks ? std::vector<extent>{static_cast<extent>((e.count + 255) / 256)} : e.shape;
+        const std::vector<extent> whole =
+            is_of_blocks ? std::vector<extent>{static_cast<extent>(ceil_div(e.count, 256u))} : e.shape;
         const std::size_t count = s.bytes() / s.each;
         shard_range range = range_of_numbers(s.name + "." + e.path, s.type, s.each, whole, {s.first, count});
         memory_resource& memory = parameters.memory();

@@ -27,6 +27,7 @@
 #include <halftone/kernel/common/fp64/cpu.hpp>
 #include <halftone/kernel/common/rows/rows.hpp>
 #include <halftone/kernel/convert/cpu.hpp>
+#include <halftone/number/integer.hpp>
 #include <halftone/policy/promotion.hpp>
 #include <halftone/tensor/view.hpp>
 
@@ -137,7 +138,7 @@ class wire_memory {
 };
 
 /// The elements of a rank's piece of that many, the same on all ranks.
-inline extent piece_of(extent count, int ranks) { return (count + ranks - 1) / ranks; }
+inline extent piece_of(extent count, int ranks) { return ceil_div(count, ranks); }
 
 }  // namespace detail
 

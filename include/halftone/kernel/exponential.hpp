@@ -10,6 +10,7 @@
 #include <cmath>
 
 #include <halftone/config.hpp>
+#include <halftone/number/constants.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -32,7 +33,7 @@ HALFTONE_HD HALFTONE_INLINE float power_of_two(float x) {
 template <class T>
 HALFTONE_HD HALFTONE_INLINE float exponential(float x) {
     if constexpr (sizeof(T) < sizeof(float)) {
-        return power_of_two(x * 1.44269504088896341f);
+        return power_of_two(x * detail::log2_of_e);
     } else {
         return std::exp(x);
     }

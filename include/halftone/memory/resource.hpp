@@ -17,6 +17,7 @@
 #include <halftone/memory/capture_dependency.hpp>
 #include <halftone/memory/host_pages.hpp>
 #include <halftone/memory/usage.hpp>
+#include <halftone/number/integer.hpp>
 #if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 #include <halftone/memory/arena_plans.hpp>
 #endif
@@ -39,11 +40,6 @@ inline constexpr std::size_t block_alignment = 64;
 struct capture_error : state_error {
     using state_error::state_error;
 };
-
-/// The next multiple of `unit`, a power of two; the largest std::size_t on overflow, an amount that no memory has.
-constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) {
-    return (bytes > static_cast<std::size_t>(-1) - (unit - 1) ? bytes : bytes + unit - 1) & ~(unit - 1);
-}
 
 /// How an arena divides its memory into blocks, and takes it from the system. All give the same results.
 enum class arena_kind {

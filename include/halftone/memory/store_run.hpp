@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <halftone/memory/store_entry.hpp>
+#include <halftone/number/integer.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
 #pragma interface  // halftone::compiled contains the following functions that are not templates
@@ -128,7 +129,7 @@ inline std::vector<store_run> make_runs(std::vector<store_entry>& entries, const
         r.count += room;
     }
     for (store_run& r : runs) {
-        r.piece = round_up((r.count + o.ranks - 1) / o.ranks, run_options::granule);
+        r.piece = round_up(ceil_div(r.count, o.ranks), run_options::granule);
         r.count = o.ranks * r.piece;
     }
     return runs;

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <halftone/kernel/optimizer_step/eight_bit/eight_bit.hpp>
+#include <halftone/number/integer.hpp>
 #include <halftone/optim/rule_optimizer.hpp>
 
 namespace halftone {
@@ -105,9 +106,13 @@ class eight_bit_optimizer : public rule_optimizer<Device, Model, Rule> {
                                     g.state_bytes, g.state_type->name, shape, first});
         }
         f(optimizer_slab{"codes_" + number, entry, codes_[at(which, e.group)].data() + p.first, 1, "byte", shape, first});
-        f(optimizer_slab{"absmax_" + number, entry,
-                         absmax_[at(which, e.group)].data() + p.first / block * sizeof(float), sizeof(float),
-                         number_traits<float>::name, {static_cast<extent>((count + block - 1) / block)}, first / block});
+        f(optimizer_slab{"absmax_" + number,
+                         entry,
+                         absmax_[at(which, e.group)].data() + p.first / block * sizeof(float),
+                         sizeof(float),
+                         number_traits<float>::name,
+                         {static_cast<extent>(ceil_div(count, block))},
+                         first / block});
     }
 
     /// The number of a parameter's elements that this rank updates.
@@ -185,7 +190,7 @@ class eight_bit_optimizer : public rule_optimizer<Device, Model, Rule> {
             const std::size_t slab = at(which, s.group);
             a.codes[which] = base::template part_of<std::uint8_t>(codes_[slab].data(), s.state, s.count);
             a.absmax[which] =
-                base::template part_of<float>(absmax_[slab].data(), s.state / block, (s.count + block - 1) / block);
+                base::template part_of<float>(absmax_[slab].data(), s.state / block, ceil_div(s.count, block));
         }
         kernel::eight_bit_step<Device>::template run<Storage::param_rounding, Rule, master, copy, accumulate,
                                                      Storage::copy_rounding>(base::device(), a);

@@ -21,6 +21,7 @@
 #include <halftone/kernel/common/update/records.hpp>
 #include <halftone/memory/resource.hpp>
 #include <halftone/number/classify.hpp>
+#include <halftone/number/integer.hpp>
 #include <halftone/tensor/shape.hpp>
 
 namespace halftone {
@@ -114,7 +115,7 @@ void add_squares(Device& device, memory_resource& memory, const T* from, std::si
         memory.read(host.data(), from, count * sizeof(T));
         from = host.data();
     }
-    const std::size_t blocks = (count + block - 1) / block;
+    const std::size_t blocks = ceil_div(count, block);
     std::vector<double> squares(blocks);
     std::vector<std::int32_t> found(blocks);
     const auto take = [&](extent i) {

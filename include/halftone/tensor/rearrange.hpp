@@ -13,6 +13,7 @@
 
 #include <algorithm>
 
+#include <halftone/number/integer.hpp>
 #include <halftone/tensor/axes.hpp>
 #include <halftone/tensor/view.hpp>
 
@@ -31,7 +32,7 @@ inline index_range range_of(const char* what, extent size, extent start, extent 
         fail<argument_error>(what, ": a step of ", step, "; expected 1 or more, and ht::flip turns an axis round");
     const auto within = [size](extent i) { return std::clamp<extent>(i < 0 ? i + size : i, 0, size); };
     const extent first = within(start), last = within(stop);
-    return {first, last <= first ? 0 : (last - first + step - 1) / step};
+    return {first, last <= first ? 0 : ceil_div(last - first, step)};
 }
 inline extent checked_index(const char* what, extent size, extent index) {
     if (index < -size || index >= size)

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <utility>
 
+#include <halftone/number/integer.hpp>
 #include <halftone/train/trainer_context.hpp>
 #include <halftone/train/trainer_figures.hpp>
 #include <halftone/train/training_data.hpp>
@@ -28,11 +29,11 @@ class trainer_evaluation {
     template <class Data>
     evaluation_result of_windows(Data& data, extent windows) {
         windows = std::min(windows, data.windows());
-        const extent size = context_->arguments.per_device_eval_batch_size, parts = (windows + size - 1) / size;
+        const extent size = context_->arguments.per_device_eval_batch_size, parts = ceil_div(windows, size);
         const extent rank = context_->rank(), ranks = context_->rank_count();
         // Ranks take turns. Those that must call the model together repeat the last part where there is none for them.
         const bool is_together = context_->ranks != nullptr && context_->ranks->calls_together() && parts != 0;
-        const extent turns = is_together ? (parts + ranks - 1) / ranks * ranks : parts;
+        const extent turns = is_together ? round_up(parts, ranks) : parts;
         return of_each([&](const auto& f) {
             for (extent part = rank; part < turns; part += ranks) f(data.window(std::min(part, parts - 1) * size, size), part < parts);
         });

@@ -102,7 +102,7 @@ TEST_CASE("cross_entropy on a GPU: in place, in memory that the host cannot read
     const auto take = [&](const void* from, std::size_t bytes) {
         std::byte* const here = at;
         if (from != nullptr) device.memory().write(here, from, bytes);
-        at += ht::round_up(bytes, 64);
+        at += ht::round_up(bytes, 64u);
         return here;
     };
     const ht::view<bfloat16, 2> logits(reinterpret_cast<bfloat16*>(take(x.data(), rows * classes * 2)), shape);

@@ -33,6 +33,7 @@
 #pragma once
 
 #include <halftone/exec/cpu/simd/vector_block.hpp>
+#include <halftone/number/constants.hpp>
 #include <halftone/number/split.hpp>
 
 #define HALFTONE_BODY <halftone/exec/cpu/simd/math.simd.hpp>

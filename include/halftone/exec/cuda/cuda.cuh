@@ -45,6 +45,7 @@
 #include <halftone/exec/matmul_engine.hpp>
 #include <halftone/exec/simt/architecture.hpp>
 #include <halftone/exec/workspace.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -293,7 +294,7 @@ class cuda {
         const auto entry = &detail::kernel_entry<Kernel>;
         // A multiple of 16: nvcc knows the alignment of shared memory, and may load to the end of the last 16 bytes
         // that are used.
-        constexpr std::size_t shared_bytes = (Kernel::shared_bytes + 15) / 16 * 16;
+        constexpr std::size_t shared_bytes = round_up(Kernel::shared_bytes, 16u);
         if constexpr (shared_bytes > 48 * 1024) {
             if (prepared_.insert(reinterpret_cast<const void*>(entry)).second) {
                 detail::cuda_check(cudaFuncSetAttribute(entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -316,7 +317,7 @@ class cuda {
     template <class T>
     void fill(T* to, extent n, T value) {
         if (n <= 0) return;
-        const extent blocks = (n + 255) / 256;
+        const extent blocks = detail::ceil_div(n, 256);
         const detail::current_device here(device());
         start("a fill's launch", &detail::fill_entry<T>, static_cast<unsigned>(blocks < 4096 ? blocks : 4096), 256, 0,
               to, n, value);

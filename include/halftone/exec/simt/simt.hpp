@@ -91,6 +91,7 @@
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/float16.hpp>
 #include <halftone/number/float8.hpp>
+#include <halftone/number/integer.hpp>
 #include <halftone/number/tfloat32.hpp>
 
 namespace halftone {
@@ -117,7 +118,7 @@ inline grid_shape blocks_along_x(extent count) {
     }
     return {static_cast<int>(count), 1, 1};
 }
-/// A grid of enough blocks for `count` items of `each` a block, along x.
+/// A grid of enough blocks for `count` items of `each` a block, along x; any count, to which `each` may not be added.
 inline grid_shape blocks_for(extent count, extent each) {
     return blocks_along_x(count / each + (count % each != 0 ? 1 : 0));
 }
@@ -128,7 +129,7 @@ inline grid_shape folded(grid_shape row, extent rows) {
         fail<shape_error>("a kernel's launch: ", rows, " rows of blocks; a GPU's grid has at most ",
                                   most_folds * most_folds, ", so take less at a time");
     }
-    const extent folds = (rows + most_folds - 1) / most_folds;
+    const extent folds = detail::ceil_div(rows, most_folds);
     return {row.x, static_cast<int>(rows < most_folds ? rows : most_folds), static_cast<int>(folds)};
 }
 HALFTONE_HD constexpr extent folded_row(const grid_shape& block) {

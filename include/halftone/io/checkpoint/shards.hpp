@@ -21,6 +21,7 @@
 #include <vector>
 
 #include <halftone/io/checkpoint/verify.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -202,7 +203,7 @@ inline loaded_file join_shards(const std::filesystem::path& folder, const nlohma
         static_cast<void>(checked_bytes(t.shape, size_of(t.type), bytes));
         joined.by_name[name] = joined.header.tensors.size();
         joined.header.tensors.push_back({name, t.type, t.shape, end, bytes});
-        end += (bytes + 7) / 8 * 8;
+        end += round_up(bytes, 8u);
     }
     joined.bytes.reset(new std::byte[static_cast<std::size_t>(end)]);
     for (const tensor_info& info : joined.header.tensors)

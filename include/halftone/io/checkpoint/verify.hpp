@@ -19,6 +19,7 @@
 #include <halftone/io/checkpoint/manifest.hpp>
 #include <halftone/io/fields.hpp>
 #include <halftone/io/safetensors.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -55,7 +56,7 @@ inline std::uint32_t read_and_sum(const input_file& in, std::byte* to) {
     const auto size = static_cast<std::size_t>(in.size());
     constexpr std::size_t piece = std::size_t{1} << 20;  // is still in the cache when its checksum is computed
     const std::size_t most = size < 16 * piece ? 1 : static_cast<std::size_t>(std::min(usable_processors(), 4));
-    const std::size_t threads = std::clamp<std::size_t>(size / (8 * piece), 1, most), each = (size + threads - 1) / threads;
+    const std::size_t threads = std::clamp<std::size_t>(size / (8 * piece), 1, most), each = ceil_div(size, threads);
     std::vector<std::uint32_t> sums(threads);
     std::vector<std::exception_ptr> failures(threads);
     const auto read = [&](std::size_t t) noexcept {

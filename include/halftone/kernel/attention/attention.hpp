@@ -29,6 +29,7 @@
 
 #include <halftone/kernel/expect.hpp>
 #include <halftone/kernel/overlap.hpp>
+#include <halftone/number/constants.hpp>
 #include <halftone/number/split.hpp>
 #include <halftone/policy/category.hpp>
 #include <halftone/policy/check.hpp>
@@ -144,8 +145,6 @@ inline constexpr extent most_head_size = 256;
 /// The score of a masked key, and the largest score of a query without visible keys. Finite, because under -ffast-math
 /// the compiler may assume that all numbers are.
 inline constexpr float attention_masked_score = -3.0e38f;
-
-inline constexpr float log2_of_e = 1.44269504088896341f;
 
 inline float attention_scale(const attention_options& options, extent head_size) {
     return options.scale == 0 ? static_cast<float>(1 / std::sqrt(static_cast<double>(head_size))) : options.scale;

@@ -8,6 +8,8 @@
 #include <halftone/exec/cpu/simd.hpp>
 #include <halftone/kernel/attention/cpu/scores.hpp>
 #include <halftone/kernel/matmul/cpu/unit/operands.hpp>
+#include <halftone/number/constants.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -102,7 +104,7 @@ void attention_softmax(const detail::attention_score_tile& t) {
     attention_fill(maxima, t.rows, most, detail::attention_masked_score);
     attention_fill(sums, t.rows, most, 0.0f);
     const bool has_masked = t.visible < t.columns;  // some rows do not see all keys
-    const extent whole_columns = detail::whole_steps(t.columns, step);
+    const extent whole_columns = round_up(t.columns, step);
 
     // All maxima before all weights, so that work on the next row overlaps with the reduction of one row's maximum.
     for (extent i = 0; i < t.rows; ++i) {
@@ -110,7 +112,7 @@ void attention_softmax(const detail::attention_score_tile& t) {
         extent whole = whole_columns;
         if (has_masked) {
             // Rows are weighed in pairs, so the first row's scores end where the second's do.
-            whole = detail::whole_steps(t.visible_columns(i | 1), step);
+            whole = round_up(t.visible_columns(i | 1), step);
             attention_mask_scores(scores, t.visible_columns(i), whole);
         } else if (whole > t.columns) {
             attention_mask_scores(scores, t.columns, whole);
@@ -125,7 +127,7 @@ void attention_softmax(const detail::attention_score_tile& t) {
     }
     const f32 scale = splat(t.scale);
     for (extent i = 0; i < t.rows; i += 2) {
-        const extent whole = has_masked ? detail::whole_steps(t.visible_columns(i | 1), step) : whole_columns;
+        const extent whole = has_masked ? round_up(t.visible_columns(i | 1), step) : whole_columns;
         const extent next = i + 1 < t.rows ? i + 1 : i;
         const float *const first = t.scores + i * t.stride, *const second = t.scores + next * t.stride;
         auto *const first_row = weights + i * panel_stride, *const second_row = weights + next * panel_stride;
@@ -221,7 +223,7 @@ void attention_query_terms(extent rows, extent padded, extent width, const T* o,
         }
         dots[i] = sum(total);
         maxima[i] = logsumexp[2 * i];
-        logs[i] = logsumexp[2 * i + 1] * 1.44269504088896341f;
+        logs[i] = logsumexp[2 * i + 1] * halftone::detail::log2_of_e;
     }
     attention_fill(dots, rows, padded, 0.0f);
     attention_fill(maxima, rows, padded, 0.0f);
@@ -269,7 +271,7 @@ void attention_score_gradients(const detail::attention_score_gradient_tile& t) {
     }
 
     const f32 zeros[2] = {zero, zero};
-    const extent written = (t.rows + 1) / 2 * 2;
+    const extent written = round_up(t.rows, 2);
     for (extent key = written; key < t.block_rows; ++key) {
         Format::store_row(weights + key * panel_stride, zeros);
         Format::store_row(score_gradients + key * panel_stride, zeros);

@@ -12,6 +12,7 @@
 #include <halftone/kernel/axis_reduction/cpu/forward.hpp>
 #include <halftone/kernel/axis_reduction/fp64.hpp>
 #include <halftone/kernel/common/fp64/cpu.hpp>
+#include <halftone/number/integer.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
 #pragma interface  // halftone::compiled contains the following functions that are not templates
@@ -97,7 +98,7 @@ inline void give(cpu& device, const source& x, bool reads_x, const axis_layout& 
 
 inline void scale_slopes(cpu& device, const source& dy, extent outputs, float factor, const float* shared_by,
                          float* slopes) {
-    device.parallel_for((outputs + columns - 1) / columns, [&](extent piece) {
+    device.parallel_for(detail::ceil_div(outputs, columns), [&](extent piece) {
         const extent begin = piece * columns, count = std::min(columns, outputs - begin);
         dy.widen(dy.data + begin * dy.bytes, 1, count, slopes + begin);
         for (extent o = begin; o < begin + count; ++o)
@@ -107,7 +108,7 @@ inline void scale_slopes(cpu& device, const source& dy, extent outputs, float fa
 
 inline void scale_by_deviations(cpu& device, extent outputs, const deviation_range& range, const float* deviations,
                                 float factor, float* slopes) {
-    device.parallel_for((outputs + columns - 1) / columns, [&](extent piece) {
+    device.parallel_for(detail::ceil_div(outputs, columns), [&](extent piece) {
         for (extent o = piece * columns; o < std::min(outputs, (piece + 1) * columns); ++o)
             slopes[o] = deviation_slope::of(range, deviations[o], slopes[o], factor).q;
     });
@@ -119,7 +120,7 @@ inline void share_products(cpu& device, const source& x, const axis_layout& l, f
     reduce(device, x, l, method::of(device, pass_of<axis_term::equal>(device)), nullptr, nullptr, zeros);
     device.fill(p, l.outputs, 1.0f);
     reduce(device, x, l, method::of(device, axis_operation::prod, l.reduced_size, 1), p, nullptr, others);
-    device.parallel_for((l.outputs + columns - 1) / columns, [&](extent piece) {
+    device.parallel_for(detail::ceil_div(l.outputs, columns), [&](extent piece) {
         for (extent o = piece * columns; o < std::min(l.outputs, (piece + 1) * columns); ++o) {
             const auto shares = product_shares<float>::of(others[o], zeros[o], slopes[o]);
             p[o] = shares.p, slopes[o] = shares.q;
@@ -174,7 +175,7 @@ inline void find_each(cpu& device, const source& x, const axis_layout& l, const 
 
 inline void accumulate(cpu& device, const source& x, const shape<3>& s, const sink& y, bool is_reversed,
                        write_mode mode) {
-    const extent count = s[1], inner = s[2], tiles = (inner + columns - 1) / columns;
+    const extent count = s[1], inner = s[2], tiles = detail::ceil_div(inner, columns);
     device.parallel_for(s[0] * tiles, sizeof(worker), [&](extent task, std::byte* scratch) {
         worker& w = *reinterpret_cast<worker*>(scratch);
         const extent column = task % tiles * columns, width = std::min(columns, inner - column);

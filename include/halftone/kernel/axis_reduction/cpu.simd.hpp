@@ -10,6 +10,7 @@
 
 #include <halftone/kernel/axis_reduction/axis_reduction.hpp>
 #include <halftone/kernel/common/rows/walk.hpp>
+#include <halftone/number/constants.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -65,7 +66,7 @@ HALFTONE_INLINE f32 exp_up_to_two(f32 x) {
                                                        0x1.6a09e6p0f, 0x1.8ace54p0f, 0x1.ae89fap0f, 0x1.d5818ep0f};
         constexpr float round_to_eighths = 0x1.8p20f;
         const f32 bounded = max(splat(-104.0f), x);
-        const f32 shifted = fma(bounded, splat(1.44269504088896341f), splat(round_to_eighths));
+        const f32 shifted = fma(bounded, splat(halftone::detail::log2_of_e), splat(round_to_eighths));
         const f32 n = shifted - splat(round_to_eighths);  // n + k / 8
         const f32 r = fma(n, splat(2.12194440e-4f), fma(n, splat(-0.693359375f), bounded));
         const f32 power = floats_of(look_up(load_small_table(powers), words_of(shifted)));
@@ -259,7 +260,7 @@ void fold_columns(extent width, const From* from, double* total) {
 HALFTONE_INLINE doubles exp_of_gap(doubles d) {
     d = d < -104.0 ? doubles{} - 104.0 : d;
     d = d > 0.0 ? doubles{} : d;
-    const few_integers n = __builtin_convertvector(d * 1.4426950408889634 - 0.5, few_integers);
+    const few_integers n = __builtin_convertvector(d * halftone::detail::log2_of_e_in_double - 0.5, few_integers);
     const doubles r = d - __builtin_convertvector(n, doubles) * 0.6931471805599453;
     doubles p = doubles{} + 1.0 / 479001600;
     for (const double c : {1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120,

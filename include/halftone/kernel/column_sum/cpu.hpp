@@ -9,6 +9,7 @@
 #include <halftone/kernel/column_sum/fp64.hpp>
 #include <halftone/kernel/common/fp64/cpu.hpp>
 #include <halftone/kernel/common/rows/rows.hpp>
+#include <halftone/number/integer.hpp>
 
 #define HALFTONE_BODY <halftone/kernel/column_sum/cpu.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>
@@ -39,7 +40,7 @@ struct column_sum<cpu> {
         auto* const sums = partials.as<float>();
 
         constexpr extent columns = 4096;  // their sums (16 KiB) stay in the L1 cache
-        const extent blocks = (width + columns - 1) / columns;
+        const extent blocks = detail::ceil_div(width, columns);
         device.parallel_for(partition.count * blocks, [&](extent index) {
             const extent piece = index / blocks, j = index % blocks * columns;
             body(partition.rows_of(piece), j + columns < width ? columns : width - j,

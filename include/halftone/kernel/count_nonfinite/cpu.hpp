@@ -6,6 +6,7 @@
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/kernel/common/rows/rows.hpp>
 #include <halftone/kernel/count_nonfinite/reference.hpp>
+#include <halftone/number/integer.hpp>
 
 #define HALFTONE_BODY <halftone/kernel/count_nonfinite/cpu.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>
@@ -23,7 +24,7 @@ struct count_nonfinite<cpu> {
         expect("count_nonfinite", "values", values, values.shape());
         const auto magnitude =
             device.select(&portable::chunk_magnitude<T>, &avx2::chunk_magnitude<T>, &avx512::chunk_magnitude<T>);
-        const extent count = values.size(), chunks = (count + chunk - 1) / chunk;
+        const extent count = values.size(), chunks = detail::ceil_div(count, chunk);
         const workspace::lease memory(device.scratch(), static_cast<std::size_t>(chunks) * sizeof(nonfinite_counts));
         nonfinite_counts* const parts = memory.as<nonfinite_counts>();
         device.parallel_for(chunks, [&](extent index) {

@@ -9,6 +9,7 @@
 #include <halftone/kernel/common/update/device.hpp>
 #include <halftone/kernel/count_nonfinite/count_nonfinite.hpp>
 #include <halftone/number/classify.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -97,7 +98,7 @@ struct count_nonfinite<Device> {
     static void run(Device& device, const const_view<T, 1>& values, nonfinite_counts* result) {
         expect("count_nonfinite", "values", values, values.shape());
         using namespace on_device;
-        const extent chunks = (values.size() + chunk - 1) / chunk;
+        const extent chunks = detail::ceil_div(values.size(), chunk);
         const workspace::lease memory(device.scratch(), static_cast<std::size_t>(chunks) * sizeof(nonfinite_counts));
         const global_span<nonfinite_counts> parts{memory.as<nonfinite_counts>(), chunks};
         if (chunks != 0) {

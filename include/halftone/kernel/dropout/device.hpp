@@ -8,6 +8,7 @@
 #include <halftone/kernel/common/update/device.hpp>
 #include <halftone/kernel/dropout/dropout.hpp>
 #include <halftone/kernel/dropout/fp64.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -27,7 +28,7 @@ struct dropout_kernel {
     global_span<const random_record> record;
     dropout_draw draw;
 
-    grid_shape grid() const { return simt::blocks_for((x.count + N - 1) / N, threads); }
+    grid_shape grid() const { return simt::blocks_for(detail::ceil_div(x.count, N), threads); }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {

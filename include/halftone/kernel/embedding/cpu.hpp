@@ -11,6 +11,7 @@
 #include <halftone/kernel/common/squares/cpu.hpp>
 #include <halftone/kernel/embedding/embedding.hpp>
 #include <halftone/kernel/embedding/fp64.hpp>
+#include <halftone/number/integer.hpp>
 
 #define HALFTONE_BODY <halftone/kernel/embedding/cpu.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>
@@ -95,7 +96,7 @@ struct embedding<cpu> {
         const extent rows = tokens.extent_of(0), width = dy.extent_of(1);
         // One frequent token may be most of the work, so columns are partitioned, too.
         constexpr extent columns = 256, places = piece_elements / columns;
-        const extent blocks = (width + columns - 1) / columns, pieces = (rows + places - 1) / places;
+        const extent blocks = detail::ceil_div(width, columns), pieces = detail::ceil_div(rows, places);
         const extent tasks = blocks * pieces;
         const workspace::lease memory(device.scratch(),
                                       asks_for_squares ? static_cast<std::size_t>(tasks) * sizeof(double) : 0);
@@ -151,7 +152,7 @@ struct embedding<cpu> {
                           &avx512::embedding_backward_positions<Y, G>);
         const extent rows = a.tokens.extent_of(0), width = a.dy.extent_of(1), period = a.dpositions.extent_of(0);
         if (period == 0) return;
-        const row_partition partition = partition_rows(period, width * ((rows + period - 1) / period));
+        const row_partition partition = partition_rows(period, width * detail::ceil_div(rows, period));
         device.parallel_for(partition.count, [&](extent piece) {
             const extent p = partition.begin(piece);
             body(p, p + partition.rows_of(piece), period, rows, a.dy.data(), width, a.dpositions.data(), a.mode);

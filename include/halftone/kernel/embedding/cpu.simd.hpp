@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include <halftone/kernel/common/rows/rows.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -96,7 +97,7 @@ void embedding_backward_positions(extent begin, extent end, extent period, exten
                                   G* dpositions, write_mode mode) {
     const std::int32_t* const none = nullptr;
     for (extent p = begin; p < end; ++p) {
-        const extent count = p < rows ? (rows - p + period - 1) / period : 0;
+        const extent count = p < rows ? detail::ceil_div(rows - p, period) : 0;
         sum_rows(count, none, period, dy + p * width, width, width, dpositions + p * width, mode);
     }
 }

@@ -15,6 +15,7 @@
 #include <halftone/kernel/common/rows/device.hpp>
 #include <halftone/kernel/embedding/embedding.hpp>
 #include <halftone/kernel/embedding/fp64.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -32,7 +33,7 @@ struct embedding_threads {
         while (across < threads && across < vectors) across *= 2;
     }
     grid_shape grid() const {
-        return simt::folded(simt::blocks_for(rows, threads / across), (vectors + across - 1) / across);
+        return simt::folded(simt::blocks_for(rows, threads / across), detail::ceil_div(vectors, across));
     }
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE extent row(Simt simt) const {
@@ -137,7 +138,7 @@ struct embedding_runs {
     word vocabulary;
     write_mode mode;
 
-    static constexpr extent pieces_of(extent rows) { return (rows + places - 1) / places; }
+    static constexpr extent pieces_of(extent rows) { return detail::ceil_div(rows, places); }
     HALFTONE_HD extent end_of(extent piece) const { return (piece + 1) * places < rows ? (piece + 1) * places : rows; }
 
     /// Whether the place before has the same token, and whether the place after has.

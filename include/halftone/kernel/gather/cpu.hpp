@@ -70,7 +70,7 @@ struct gather<cpu> {
     /// Copies some rows of `row_bytes` each.
     static void copy_rows(cpu& device, const const_view<std::int32_t, 1>& numbers, const std::byte* table,
                           std::size_t row_bytes, std::byte* out) {
-        const extent cost = static_cast<extent>(row_bytes + 3) / 4, count = numbers.size();
+        const extent cost = static_cast<extent>(detail::ceil_div(row_bytes, std::size_t{4})), count = numbers.size();
         // Shorter rows fill no cache line, or few of them, so that a copy is no faster past the caches.
         constexpr std::size_t least_bytes = 256;
         const bool non_temporal = row_bytes >= least_bytes && row_bytes % 16 == 0 && detail::is_streamable(out) &&

@@ -7,6 +7,7 @@
 #include <halftone/kernel/gradient_norm/gradient_norm.hpp>
 #include <halftone/memory/square_sum.hpp>
 #include <halftone/number/classify.hpp>
+#include <halftone/number/integer.hpp>
 
 #define HALFTONE_BODY <halftone/kernel/gradient_norm/cpu.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>
@@ -72,7 +73,7 @@ struct gradient_norm<cpu> {
         expect("gradient_norm", "gradients", gradients, gradients.shape());
         const auto body =
             device.select(&portable::gradient_squares<G>, &avx2::gradient_squares<G>, &avx512::gradient_squares<G>);
-        const extent count = gradients.size(), chunks = (count + chunk - 1) / chunk;
+        const extent count = gradients.size(), chunks = detail::ceil_div(count, chunk);
         const workspace::lease sums(device.scratch(), static_cast<std::size_t>(chunks) * sizeof(double));
         double* const squares = sums.as<double>();
         std::atomic<std::int32_t> found{0};
@@ -101,7 +102,7 @@ struct gradient_norm<cpu> {
                                         : detail::squares_in_double(n, gradients.data() + first, factors);
         };
         const extent each = update_part(count) / chunk;
-        device.parallel_for((chunks + each - 1) / each, [&](extent run) {
+        device.parallel_for(detail::ceil_div(chunks, each), [&](extent run) {
             for (extent index = run * each; index < std::min(chunks, (run + 1) * each); ++index) take(index);
         });
 

@@ -11,6 +11,7 @@
 #include <halftone/kernel/common/update/device.hpp>
 #include <halftone/kernel/gradient_norm/gradient_norm.hpp>
 #include <halftone/number/classify.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -142,7 +143,7 @@ struct gradient_norm<Device> {
                     const row_limit& limit = {}) {
         expect("gradient_norm", "gradients", gradients, gradients.shape());
         using namespace on_device;
-        const extent chunks = (gradients.size() + chunk - 1) / chunk;
+        const extent chunks = detail::ceil_div(gradients.size(), chunk);
         if (chunks == 0) return;
         const workspace::lease memory(device.scratch(), static_cast<std::size_t>(chunks) * sizeof(chunk_result));
         const global_span<chunk_result> results{memory.as<chunk_result>(), chunks};

@@ -16,6 +16,7 @@
 #include <halftone/kernel/cross_entropy/cpu.hpp>
 #include <halftone/kernel/linear_cross_entropy/linear_cross_entropy.hpp>
 #include <halftone/kernel/matmul/cpu.hpp>
+#include <halftone/number/integer.hpp>
 
 #define HALFTONE_BODY <halftone/kernel/linear_cross_entropy/cpu.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>
@@ -36,8 +37,8 @@ struct logit_blocks {
     }
     /// The smallest multiple of `step` that gives as few parts as `most` does; 1 if `all` is 0.
     static extent evenly(extent all, extent most, extent step) {
-        const extent parts = std::max<extent>(1, (all + most - 1) / most), each = (all + parts - 1) / parts;
-        return std::max<extent>(1, std::min(all, (each + step - 1) / step * step));
+        const extent parts = std::max<extent>(1, detail::ceil_div(all, most)), each = detail::ceil_div(all, parts);
+        return std::max<extent>(1, std::min(all, round_up(each, step)));
     }
 };
 
@@ -55,7 +56,7 @@ struct linear_cross_entropy<cpu, LogitBytes> {
                         const linear_cross_entropy_rows& a, Logit* kept = nullptr) {
         cross_entropy<cpu>::check_targets(device, w.extent_of(0), a.targets, a.ignore_index);
         const logit_blocks each = blocks_of<Logit>(x.extent_of(0), w.extent_of(0));
-        const extent most_parts = ceil_div(each.classes, part_classes);
+        const extent most_parts = detail::ceil_div(each.classes, part_classes);
         const workspace::lease block(device.scratch(),
                                      kept == nullptr ? bytes_of<Logit>(each.classes, padded_stride(each.rows)) : 0),
             of_rows(device.scratch(), bytes_of<float>(1 + 2 * most_parts, each.rows));
@@ -75,8 +76,8 @@ struct linear_cross_entropy<cpu, LogitBytes> {
                                         : kept_block(kept, x.extent_of(0), i, rows, j, classes);
                 halftone::detail::product<Compute>(device, some_rows(w, j, classes), transpose(some_rows(x, i, rows)), logits,
                                                    write_mode::overwrite);
-                const extent stride = logits.stride_of(0), parts = ceil_div(classes, part_classes);
-                device.parallel_for(parts * ceil_div(rows, part_rows), [&](extent index) {
+                const extent stride = logits.stride_of(0), parts = detail::ceil_div(classes, part_classes);
+                device.parallel_for(parts * detail::ceil_div(rows, part_rows), [&](extent index) {
                     const extent part = index % parts, c = part * part_classes, r = index / parts * part_rows;
                     sum(std::min(part_classes, classes - c), std::min(part_rows, rows - r), logits.data() + c * stride + r,
                         stride, part_largest + part * rows + r, part_sums + part * rows + r);
@@ -145,10 +146,9 @@ struct linear_cross_entropy<cpu, LogitBytes> {
     /// Exponentials are summed over this many classes at a time, in tasks of this many rows.
     static constexpr extent part_classes = 256, part_rows = 64;
 
-    static extent ceil_div(extent all, extent each) { return (all + each - 1) / each; }
     /// The leading dimension of a matrix with rows of this number of elements: whole cache lines, and not a multiple of
     /// 4 KiB.
-    static extent padded_stride(extent elements) { return ceil_div(elements, 64) * 64 + 32; }
+    static extent padded_stride(extent elements) { return round_up(elements, 64) + 32; }
 
     /// Kept logits are stored as (classes, rows), as the forward pass computes them.
     template <class Logit>
@@ -163,7 +163,7 @@ struct linear_cross_entropy<cpu, LogitBytes> {
     static extent turns(const view<Logit, 2>& logits) {
         const extent rows = logits.extent_of(0), classes = logits.extent_of(1);
         return logits.stride_of(1) == 1 ? partition_rows(rows, classes).count
-                                        : ceil_div(classes, part_classes) * ceil_div(rows, part_rows);
+                                        : detail::ceil_div(classes, part_classes) * detail::ceil_div(rows, part_rows);
     }
     template <class Logit>
     static void turn(const cpu& device, const view<Logit, 2>& logits, extent task, extent row, extent first,
@@ -182,7 +182,7 @@ struct linear_cross_entropy<cpu, LogitBytes> {
             const auto body =
                 device.select(&portable::logits_to_gradients_across<Logit>, &avx2::logits_to_gradients_across<Logit>,
                               &avx512::logits_to_gradients_across<Logit>);
-            const extent parts = ceil_div(classes, part_classes), padded_stride = logits.stride_of(1);
+            const extent parts = detail::ceil_div(classes, part_classes), padded_stride = logits.stride_of(1);
             const extent c = task % parts * part_classes, i = task / parts * part_rows;
             body(std::min(part_rows, rows - i), std::min(part_classes, classes - c), logits.data() + c * padded_stride + i,
                  padded_stride, first + c, targets + i, a.ignore_index, largest + i, sums + i, factor);

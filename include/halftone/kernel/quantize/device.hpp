@@ -8,6 +8,7 @@
 
 #include <halftone/kernel/common/update/device.hpp>
 #include <halftone/kernel/quantize/quantize.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -18,7 +19,7 @@ namespace on_device {
 /// The elements of a tensor that a block processes.
 struct tensor_chunk {
     static constexpr extent elements = 16384;
-    static extent count(extent size) { return (size + elements - 1) / elements; }
+    static extent count(extent size) { return detail::ceil_div(size, elements); }
 
     extent first, count_;
 

@@ -10,6 +10,7 @@
 #include <halftone/kernel/common/update/device.hpp>
 #include <halftone/kernel/rotary/fp64.hpp>
 #include <halftone/kernel/rotary/rotary.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -44,7 +45,7 @@ struct rotary_kernel {
         const extent b = token / time, t = token - b * time;
         const auto from = x.from(b * x_strides[0] + t * x_strides[1] + h * x_strides[2]);
         const auto to = y.from(b * y_strides[0] + t * y_strides[1] + h * y_strides[2]);
-        const extent of_pairs = h < turned ? (pairs + N - 1) / N : 0;
+        const extent of_pairs = h < turned ? detail::ceil_div(pairs, N) : 0;
         if (run >= of_pairs) {
             const extent begin = (h < turned ? 2 * pairs : 0) + (run - of_pairs) * 2 * N;
             copy(simt, from, to, begin);
@@ -124,8 +125,8 @@ struct rotary<Device> {
         constexpr int n = std::max(4, std::min(8, on_device::widest<T>));
         const extent tokens = a.x.extent_of(0) * a.x.extent_of(1), heads = a.x.extent_of(2), head_size = a.x.extent_of(3);
         const extent pairs = a.pairs(), rest = head_size - 2 * pairs, turned = a.turned_heads();
-        const auto over = [](extent count, extent each) { return (count + each - 1) / each; };
-        const extent of_turned = over(pairs, n) + over(rest, 2 * n), of_copied = over(head_size, 2 * n);
+        const extent of_turned = detail::ceil_div(pairs, n) + detail::ceil_div(rest, 2 * n),
+                     of_copied = detail::ceil_div(head_size, 2 * n);
         const extent runs = turned == heads ? of_turned : turned == 0 ? of_copied : std::max(of_turned, of_copied);
         const auto launch = [&]<on_device::run_access Access>(std::integral_constant<on_device::run_access, Access>) {
             device.launch(on_device::rotary_kernel<n, Access, T>{

@@ -12,6 +12,7 @@
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/kernel/common/rows/partition.hpp>
 #include <halftone/kernel/strided_copy/strided_copy.hpp>
+#include <halftone/number/integer.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
 #pragma interface  // halftone::compiled contains the following functions that are not templates
@@ -91,8 +92,8 @@ void run_strided_copy(cpu& device, const strided_copy_job& given) {
     }
     const strided_copy_job job = with_axis_before_last(given, other);
     const int rows_axis = job.last() - 1;
-    const extent rows = job.extents.of[rows_axis], blocks = (rows + body::side - 1) / body::side;
-    const extent strips = (width + 4095) / 4096;  // strips of columns, so that there is work for all threads
+    const extent rows = job.extents.of[rows_axis], blocks = detail::ceil_div(rows, body::side);
+    const extent strips = detail::ceil_div(width, 4096);  // strips of columns, so that there is work for all threads
     const row_partition pieces =
         partition_rows(job.size() / (rows * width) * blocks * strips, std::min<extent>(width, 4096) * body::side);
     device.parallel_for(pieces.count, [&](extent piece) {

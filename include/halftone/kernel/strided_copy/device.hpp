@@ -10,6 +10,7 @@
 
 #include <halftone/kernel/common/rows/device.hpp>
 #include <halftone/kernel/strided_copy/strided_copy.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -92,8 +93,8 @@ struct transposed_squares {
 
     HALFTONE_HD HALFTONE_INLINE extent rows() const { return job.extents.of[job.axes - 2]; }
     HALFTONE_HD HALFTONE_INLINE extent columns() const { return job.extents.of[job.axes - 1]; }
-    HALFTONE_HD HALFTONE_INLINE extent down() const { return (rows() + Side - 1) / Side; }
-    HALFTONE_HD HALFTONE_INLINE extent across() const { return (columns() + Side - 1) / Side; }
+    HALFTONE_HD HALFTONE_INLINE extent down() const { return detail::ceil_div(rows(), Side); }
+    HALFTONE_HD HALFTONE_INLINE extent across() const { return detail::ceil_div(columns(), Side); }
     grid_shape grid() const { return simt::blocks_along_x(outer * down() * across()); }
 
     HALFTONE_HD HALFTONE_INLINE square of_block(extent block) const {

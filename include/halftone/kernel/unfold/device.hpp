@@ -12,6 +12,7 @@
 #include <halftone/kernel/common/fp64/device.hpp>
 #include <halftone/kernel/common/update/device.hpp>
 #include <halftone/kernel/unfold/window/element.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -91,7 +92,7 @@ struct unfold<Device> {
     static void run(Device& device, const unfold_arguments<T>& a) {
         check_unfold(a);
         constexpr int n = on_device::widest<T>;
-        const extent rows = a.y.extent_of(0), columns = a.y.extent_of(1), runs = (columns + n - 1) / n;
+        const extent rows = a.y.extent_of(0), columns = a.y.extent_of(1), runs = detail::ceil_div(columns, n);
         if (a.y.size() == 0) return;
         constexpr extent most = std::numeric_limits<std::int32_t>::max();
         if (columns > most || rows > most / runs || !a.window.fits_32_bits()) return unfold_by_elements(device, a);

@@ -14,6 +14,7 @@
 
 #include <halftone/config.hpp>
 #include <halftone/number/classify.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -97,7 +98,8 @@ class curve {
     };
     template <class F>
     void for_each_column(std::size_t columns, const F& f) const {
-        const std::size_t wanted = std::max<std::size_t>(columns, 1), together = (groups_.size() + wanted - 1) / wanted;
+        const std::size_t wanted = std::max<std::size_t>(columns, 1),
+                          together = detail::ceil_div(groups_.size(), wanted);
         for (std::size_t i = 0; i < groups_.size(); i += together) {
             group g = groups_[i];
             for (std::size_t j = i + 1; j < std::min(i + together, groups_.size()); ++j) g.append(groups_[j]);

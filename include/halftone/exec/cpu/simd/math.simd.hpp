@@ -19,6 +19,7 @@
 #include <type_traits>
 
 #include <halftone/exec/cpu/simd/vector_block.hpp>
+#include <halftone/number/constants.hpp>
 #include <halftone/number/split.hpp>
 
 namespace halftone {
@@ -148,7 +149,7 @@ HALFTONE_INLINE V exp_near_zero(const V& r) {
 /// e^x = (the result) 2^n; NaN for a NaN.
 template <vectors V>
 HALFTONE_INLINE V exp_significand(const V& x, V& n) {
-    n = round_even(x * 1.44269504088896341f);
+    n = round_even(x * halftone::detail::log2_of_e);
     V r = fma(n, -0.693359375f, x);
     r = fma(n, 2.12194440e-4f, r);
     return exp_near_zero(r);
@@ -184,7 +185,7 @@ HALFTONE_INLINE V short_exp2_by_floor(const V& x) {
 /// half the time.
 template <vectors V>
 HALFTONE_INLINE V short_exp_below_zero(const V& x) {
-    return short_exp2_by_floor(x * 1.44269504088896341f);
+    return short_exp2_by_floor(x * halftone::detail::log2_of_e);
 }
 template <class T>
 inline constexpr bool is_short = sizeof(T) < sizeof(float);
@@ -198,7 +199,7 @@ HALFTONE_INLINE V exp_below_zero_for(const V& x) {
 template <vectors V>
 HALFTONE_INLINE V expm1(const V& x) {
     const V bounded = min(splat(89.0f), max(splat(-104.0f), x));
-    const V n = round_even(bounded * 1.44269504088896341f);
+    const V n = round_even(bounded * halftone::detail::log2_of_e);
     V r = fma(n, -0.693359375f, bounded);
     r = fma(n, 2.12194440e-4f, r);
     const V half_power = scale_by_power(splat(0.5f), n);
@@ -399,12 +400,12 @@ HALFTONE_INLINE V over_one_and_power_derivative(const V& x, const V& n, const S&
 
 /// x sigmoid(x).
 template <class T = float, vectors V>
-HALFTONE_INLINE V silu(const V& x) { return over_one_and_power<T>(x, x * -1.44269504088896341f); }
+HALFTONE_INLINE V silu(const V& x) { return over_one_and_power<T>(x, x * -halftone::detail::log2_of_e); }
 /// The derivative of silu.
 template <class T = float, vectors V>
 HALFTONE_INLINE V silu_derivative(const V& x) {
     const V bounded = min(splat(40.0f), max(splat(-40.0f), x));  // beyond 40 the derivative is 0 or 1 to within 2^-50
-    return over_one_and_power_derivative<T>(bounded, bounded * -1.44269504088896341f, splat(1.0f));
+    return over_one_and_power_derivative<T>(bounded, bounded * -halftone::detail::log2_of_e, splat(1.0f));
 }
 
 /// GPT-2's gelu, x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2, computed as x sigmoid(t), where t is twice the

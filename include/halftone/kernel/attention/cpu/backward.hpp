@@ -112,11 +112,10 @@ struct attention_backward_task {
                         prefetch_rows(vector_at(*x, batch, after, head), x->stride_of(1), next, e.head_size);
                     }
                 }
-                engine.query_terms(count, whole_steps(count, at.unit.columns), e.head_size,
-                                   vector_at(a.o, batch, i, head), a.o.stride_of(1), vector_at(a.d_o, batch, i, head),
-                                   a.d_o.stride_of(1), &a.logsumexp(batch, head, i, 0),
-                                   floats(scratch + at.maxima) + terms + i, floats(scratch + at.logs) + terms + i,
-                                   floats(scratch + at.dots) + terms + i);
+                engine.query_terms(count, round_up(count, at.unit.columns), e.head_size, vector_at(a.o, batch, i, head),
+                                   a.o.stride_of(1), vector_at(a.d_o, batch, i, head), a.d_o.stride_of(1),
+                                   &a.logsumexp(batch, head, i, 0), floats(scratch + at.maxima) + terms + i,
+                                   floats(scratch + at.logs) + terms + i, floats(scratch + at.dots) + terms + i);
                 pack_both_ways(a.d_o, batch, head, member, i, count, scratch + at.gradients_t, scratch + at.gradients);
                 pack_both_ways(a.q, batch, head, member, i, count, scratch + at.queries_t, scratch + at.queries);
             }
@@ -170,7 +169,7 @@ struct attention_backward_task {
                      skipped = without_keys / unit.columns * unit.columns;
         const extent rows = std::min(keys, seen_by(first_query) - first_key), depth = unit.padded(e.head_size);
         // A unit may process whole blocks of rows: keys that this block does not see get zeros added.
-        const extent block_rows = rows < keys ? whole_steps(rows, unit.rows) : rows;
+        const extent block_rows = rows < keys ? round_up(rows, unit.rows) : rows;
         auto* const weights = scratch + at.weights;
         auto* const score_gradients = scratch + at.score_gradients;
 
@@ -321,10 +320,10 @@ inline attention_backward_layout::attention_backward_layout(const attention_exte
                                                             attention_mask mask)
     : attention_layout(e, u, mask) {
     block_keys = attention_backward_keys / (unit.element == 2 ? 1 : 2);
-    key_blocks = pieces_of(e.keys, block_keys);
+    key_blocks = ceil_div(e.keys, block_keys);
     parts = parts_of(e.batch * e.groups, key_blocks, 2);
-    query_blocks = pieces_of(e.queries, attention_backward_queries);
-    query_panels = pieces_of(e.queries, unit.columns);
+    query_blocks = ceil_div(e.queries, attention_backward_queries);
+    query_panels = ceil_div(e.queries, unit.columns);
     padded_queries = query_panels * unit.columns;
     panel_sums = padded_rows(e.head_size) * unit.columns;
     member_sums = query_panels * panel_sums;

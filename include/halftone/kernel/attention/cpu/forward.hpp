@@ -30,7 +30,7 @@ struct attention_forward_layout : attention_layout {
     extent tasks() const { return extents.batch * extents.heads * parts; }
     /// An upper bound of the parts of a head; it does not decrease with more queries.
     static extent most_parts(const attention_extents& e) {
-        return parts_of(e.batch * e.heads, pieces_of(e.queries, attention_query_rows), 4);
+        return parts_of(e.batch * e.heads, ceil_div(e.queries, attention_query_rows), 4);
     }
 };
 
@@ -126,7 +126,7 @@ struct attention_forward_task {
         engine.packing.pack_block(vector_at(a.q, batch, first, head), a.q.stride_of(1), 1, rows, e.head_size,
                                   scratch + at.queries);
 
-        attention_row_state states[pieces_of(attention_query_rows, attention_group)];
+        attention_row_state states[ceil_div(attention_query_rows, attention_group)];
         const extent visible = std::min(e.keys, first + rows + at.offset);
         for (extent j = 0; j < visible; j += attention_key_columns) {
             for (extent i = 0; i < rows; i += at.group) {
@@ -226,18 +226,18 @@ struct packed_attention_forward_task {
 inline attention_forward_layout::attention_forward_layout(const attention_extents& e, const detail::product_unit& u,
                                                           attention_mask mask)
     : attention_layout(e, u, mask) {
-    const extent blocks = pieces_of(e.queries, attention_query_rows);
-    const extent blocks_each = pieces_of(blocks, most_parts(e));
-    parts = pieces_of(blocks, blocks_each);
+    const extent blocks = ceil_div(e.queries, attention_query_rows);
+    const extent blocks_each = ceil_div(blocks, most_parts(e));
+    parts = ceil_div(blocks, blocks_each);
     part_queries = blocks_each * attention_query_rows;
 
-    group = whole_steps(attention_group, unit.rows);
-    const extent key_panels = pieces_of(e.keys, unit.columns), rows = std::min(e.queries, attention_query_rows);
+    group = round_up(attention_group, unit.rows);
+    const extent key_panels = ceil_div(e.keys, unit.columns), rows = std::min(e.queries, attention_query_rows);
     tile_columns = std::min(attention_key_columns, key_panels * unit.columns);
     tile_stride = tile_columns + 16;  // not a power of two, so that rows fall into different cache sets
     value_bytes = unit.panel_bytes(tile_columns);
     keys = take_panels(key_panels, head_bytes);
-    values = take_panels(pieces_of(e.keys, attention_key_columns) * head_panels, value_bytes);
+    values = take_panels(ceil_div(e.keys, attention_key_columns) * head_panels, value_bytes);
     queries = take_block(rows);
     weights = take_block(group);
     scores = scratch.take_floats(padded_rows(group) * tile_stride);

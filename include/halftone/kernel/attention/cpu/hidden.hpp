@@ -34,7 +34,7 @@ template <class T>
 bool any_not_finite_in_panel(const attention_engine<T>& engine, const std::byte* panel, extent first, extent last) {
     const detail::product_unit& unit = engine.unit;
     // Pairs of k are side by side.
-    const extent each = unit.element == 2 ? 2 : 1, from = first / each * each, to = whole_steps(last, each);
+    const extent each = unit.element == 2 ? 2 : 1, from = first / each * each, to = round_up(last, each);
     if (first >= last) return false;
     return engine.any_not_finite(panel + from * unit.columns * unit.element, 1, (to - from) * unit.columns, 0);
 }

@@ -50,7 +50,7 @@ struct modified_attention_forward_task : attention_forward_task<T> {
         this->engine.packing.pack_block(vector_at(this->a.q, block.batch, block.first_query, block.head),
                                         this->a.q.stride_of(1), 1, block.queries, at.extents.head_size,
                                         scratch + at.queries);
-        group_sums sums[pieces_of(attention_query_rows, attention_group)];
+        group_sums sums[ceil_div(attention_query_rows, attention_group)];
         for (extent j = 0; j < block.keys; j += attention_key_columns) {
             for (extent i = 0; i < block.queries; i += at.group) {
                 group_sums& group = sums[i / at.group];

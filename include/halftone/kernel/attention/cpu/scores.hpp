@@ -7,6 +7,7 @@
 
 #include <halftone/kernel/attention/attention.hpp>
 #include <halftone/kernel/matmul/cpu/unit/operands.hpp>
+#include <halftone/number/integer.hpp>
 #include <halftone/tensor/shape.hpp>
 
 namespace halftone {
@@ -26,9 +27,6 @@ static_assert(attention_key_columns <= panel_depth && attention_backward_keys <=
 
 inline constexpr float attention_lanes[32] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
                                               16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
-
-constexpr extent pieces_of(extent whole, extent each) { return (whole + each - 1) / each; }
-constexpr extent whole_steps(extent n, extent step) { return pieces_of(n, step) * step; }
 
 /// The running softmax of a group of queries.
 struct attention_row_state {

@@ -12,8 +12,9 @@
 #include <halftone/kernel/attention/attention.hpp>
 #include <halftone/kernel/attention/cpu/pairs.hpp>
 #include <halftone/kernel/attention/cpu/scores.hpp>
-#include <halftone/kernel/matmul/cpu/unit/operands.hpp>
 #include <halftone/kernel/matmul/cpu/unit/choose.hpp>
+#include <halftone/kernel/matmul/cpu/unit/operands.hpp>
+#include <halftone/number/integer.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
 #pragma interface  // halftone::compiled contains the following functions that are not templates
@@ -120,11 +121,11 @@ struct attention_layout {
         : extents(e),
           unit(u),
           offset(mask == attention_mask::causal ? e.keys - e.queries : e.keys),
-          head_panels(pieces_of(e.head_size, u.columns)),
+          head_panels(ceil_div(e.head_size, u.columns)),
           head_bytes(u.panel_bytes(e.head_size)) {}
 
     /// Rows as products and bodies write them: rounded up to whole units and to an even number.
-    extent padded_rows(extent rows) const { return (pieces_of(rows, unit.rows) * unit.rows + 1) / 2 * 2; }
+    extent padded_rows(extent rows) const { return round_up(round_up(rows, unit.rows), 2); }
     extent padded_width() const { return head_panels * unit.columns; }
     std::size_t take_panels(extent count, std::size_t each) {
         return scratch.take(static_cast<std::size_t>(count) * each);
@@ -142,7 +143,7 @@ struct attention_layout {
     /// separately.
     static extent parts_of(extent heads, extent blocks, extent least) {
         constexpr extent enough_tasks = 8;
-        return std::min(pieces_of(enough_tasks, heads), pieces_of(blocks, least));
+        return std::min(ceil_div(enough_tasks, heads), ceil_div(blocks, least));
     }
 };
 

@@ -17,6 +17,7 @@
 #include <halftone/kernel/axis_reduction/fp64.hpp>
 #include <halftone/kernel/common/fp64/cpu.hpp>
 #include <halftone/kernel/common/rows/rows.hpp>
+#include <halftone/number/integer.hpp>
 
 #define HALFTONE_BODY <halftone/kernel/axis_reduction/cpu.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>
@@ -105,7 +106,7 @@ struct worker {
     float parameters[columns], all[columns], more[columns], buffer[widened];
 };
 /// Arrays of a worker have room for whole vectors.
-inline constexpr extent padded(extent width) { return (width + 15) / 16 * 16; }
+inline constexpr extent padded(extent width) { return round_up(width, 16); }
 
 /// The division of outputs among tasks, and of their elements into pieces.
 struct plan {
@@ -197,14 +198,14 @@ inline plan plan::of(const axis_layout& l) {
     const extent group = p.is_columns ? l.inner() : l.outputs;
     const extent fitting = 16384 / std::max<extent>(l.reduced_size, 1);
     p.each = p.is_columns ? columns : std::clamp<extent>(fitting, 1, columns);
-    p.tiles = (group + p.each - 1) / p.each;
+    p.tiles = detail::ceil_div(group, p.each);
     p.tasks = group == 0 ? 0 : l.outputs / group * p.tiles;
     const extent in_task = std::min(group, p.each) * l.reduced_size,
                  granule = p.is_columns ? rows_in_float : axis_block;
     p.pieces =
         p.tasks == 0 || p.tasks >= 32 ? 1 : std::clamp<extent>(in_task / 32768, 1, std::min<extent>(64, 128 / p.tasks));
-    p.piece_size = ((l.reduced_size + p.pieces - 1) / p.pieces + granule - 1) / granule * granule;
-    p.pieces = l.reduced_size == 0 ? 1 : (l.reduced_size + p.piece_size - 1) / p.piece_size;
+    p.piece_size = round_up(detail::ceil_div(l.reduced_size, p.pieces), granule);
+    p.pieces = l.reduced_size == 0 ? 1 : detail::ceil_div(l.reduced_size, p.piece_size);
     return p;
 }
 
@@ -541,7 +542,7 @@ inline void reduce(cpu& device, const source& x, const axis_layout& l, const met
     });
     if (!is_cut) return;
     constexpr extent joined = 256;
-    device.parallel_for((l.outputs + joined - 1) / joined, sizeof(worker), [&](extent index, std::byte* scratch) {
+    device.parallel_for(detail::ceil_div(l.outputs, joined), sizeof(worker), [&](extent index, std::byte* scratch) {
         worker& w = *reinterpret_cast<worker*>(scratch);
         const extent first = index * joined, count = std::min(joined, l.outputs - first);
         join_pieces(how, cut, l, first, count, totals, centers, w);

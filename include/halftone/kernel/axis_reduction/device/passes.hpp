@@ -11,6 +11,7 @@
 #include <halftone/kernel/axis_reduction/device/rows.hpp>
 #include <halftone/kernel/axis_reduction/fp64.hpp>
 #include <halftone/kernel/common/rows/device.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -27,7 +28,7 @@ struct axis_cut {
 
     static axis_cut of(const axis_layout& l) {
         const extent each = l.is_columns() ? 512 : 16384;
-        return {l.reduced_size <= each ? 1 : (l.reduced_size + each - 1) / each, each};
+        return {l.reduced_size <= each ? 1 : detail::ceil_div(l.reduced_size, each), each};
     }
     HALFTONE_HD extent end(const axis_layout& l, extent piece) const {
         return (piece + 1) * each < l.reduced_size ? (piece + 1) * each : l.reduced_size;

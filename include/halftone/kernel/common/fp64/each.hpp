@@ -23,6 +23,7 @@
 #include <halftone/exec/workspace.hpp>
 #include <halftone/kernel/common/fp64/fp64.hpp>
 #include <halftone/kernel/write_mode.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -87,7 +88,7 @@ rows_of(const view<T, 2>&) -> rows_of<T>;
 
 inline constexpr extent sum_fan = 32;
 
-constexpr extent sum_groups(extent rows) { return rows <= sum_fan ? 1 : (rows + sum_fan - 1) / sum_fan; }
+constexpr extent sum_groups(extent rows) { return rows <= sum_fan ? 1 : detail::ceil_div(rows, sum_fan); }
 
 constexpr extent sum_depth(extent rows) { return rows <= sum_fan ? rows : sum_fan + sum_depth(sum_groups(rows)); }
 

@@ -20,6 +20,7 @@
 #include <halftone/exec/workspace.hpp>
 #include <halftone/kernel/common/rows/partition.hpp>
 #include <halftone/kernel/write_mode.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -462,9 +463,9 @@ void add_partials(Device& device, extent pieces, const float* partials, const fl
 /// The partition for sums over rows: as many pieces as blocks that keep a GPU busy, but at least 16 rows in a piece.
 inline row_partition partition_rows_for_sums(extent rows) {
     constexpr extent most_pieces = 256, least_rows = 16;
-    extent each = (rows + most_pieces - 1) / most_pieces;
+    extent each = detail::ceil_div(rows, most_pieces);
     if (each < least_rows) each = least_rows;
-    return {rows, each, (rows + each - 1) / each};
+    return {rows, each, detail::ceil_div(rows, each)};
 }
 
 }  // namespace kernel::on_device

@@ -9,6 +9,7 @@
 /// threads. A term of a row's sum passes through at most `sum_depth(width)` additions in float.
 #pragma once
 
+#include <halftone/number/integer.hpp>
 #include <halftone/tensor/shape.hpp>
 
 namespace halftone {
@@ -31,7 +32,7 @@ inline constexpr extent piece_elements = 16384;
 constexpr row_partition partition_rows(extent rows, extent width, extent elements = piece_elements) {
     const extent fitting = elements / (width < 1 ? 1 : width);
     const extent each = fitting < 1 ? 1 : fitting;
-    return {rows, each, (rows + each - 1) / each};
+    return {rows, each, detail::ceil_div(rows, each)};
 }
 
 /// Elements in a piece of a pass without sums: larger pieces if there are enough for all threads, since long contiguous
@@ -46,8 +47,8 @@ constexpr row_partition partition_rows_for_sums(extent rows, extent width) {
     constexpr extent most_pieces = 64, least_rows = 16;
     extent each = partition_rows(rows, width).each;
     if (each < least_rows) each = least_rows;
-    if (each < (rows + most_pieces - 1) / most_pieces) each = (rows + most_pieces - 1) / most_pieces;
-    return {rows, each, (rows + each - 1) / each};
+    if (each < detail::ceil_div(rows, most_pieces)) each = detail::ceil_div(rows, most_pieces);
+    return {rows, each, detail::ceil_div(rows, each)};
 }
 
 /// The largest number of additions that a term of a sum over `width` elements passes through: a chain in each lane of
@@ -55,7 +56,7 @@ constexpr row_partition partition_rows_for_sums(extent rows, extent width) {
 constexpr extent sum_depth(extent width) { return width / 16 + 9; }
 
 /// Distance between partial sums, in floats: whole cache lines, so that no two threads write to one line.
-constexpr extent partial_stride(extent width) { return (width + 15) / 16 * 16; }
+constexpr extent partial_stride(extent width) { return round_up(width, 16); }
 
 }  // namespace kernel
 }  // namespace HALFTONE_ABI

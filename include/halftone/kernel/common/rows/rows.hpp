@@ -14,6 +14,7 @@
 #include <halftone/kernel/common/rows/strided.hpp>
 #include <halftone/kernel/common/rows/walk.hpp>
 #include <halftone/kernel/write_mode.hpp>
+#include <halftone/number/integer.hpp>
 #include <halftone/tensor/view.hpp>
 
 #define HALFTONE_BODY <halftone/kernel/common/rows/side_by_side.simd.hpp>
@@ -48,7 +49,7 @@ void add_partials(cpu& device, extent pieces, const float* partials, extent stri
                   write_mode mode) {
     const auto body = device.select(&portable::add_partials<G>, &avx2::add_partials<G>, &avx512::add_partials<G>);
     constexpr extent columns = 512;
-    device.parallel_for((width + columns - 1) / columns, [&](extent block) {
+    device.parallel_for(detail::ceil_div(width, columns), [&](extent block) {
         const extent first = block * columns;
         body(pieces, partials + first, stride, first + columns < width ? columns : width - first, out + first, mode);
     });

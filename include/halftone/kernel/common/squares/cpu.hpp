@@ -6,6 +6,7 @@
 #include <halftone/exec/workspace.hpp>
 #include <halftone/kernel/common/rows/rows.hpp>
 #include <halftone/memory/square_sum.hpp>
+#include <halftone/number/integer.hpp>
 
 #define HALFTONE_BODY <halftone/kernel/common/squares/cpu.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>
@@ -33,8 +34,8 @@ class written_squares {
           stride_(stride),
           shape_(of),
           tile_(tile),
-          across_(ceil_div(of[1], tile.columns)),
-          count_(ceil_div(of[0], tile.rows) * across_),
+          across_(detail::ceil_div(of[1], tile.columns)),
+          count_(detail::ceil_div(of[0], tile.rows) * across_),
           sums_(device.scratch(), static_cast<std::size_t>(count_) * sizeof(float)),
           body_(device.select(&portable::squares_of_tiles, &avx2::squares_of_tiles, &avx512::squares_of_tiles)) {}
 
@@ -47,8 +48,6 @@ class written_squares {
     square_sum total() const;
 
   private:
-    static extent ceil_div(extent all, extent each) { return (all + each - 1) / each; }
-
     const float* data_;
     extent stride_;
     shape<2> shape_;

@@ -11,6 +11,7 @@
 #include <halftone/kernel/common/rows/rows.hpp>
 #include <halftone/kernel/common/update/records.hpp>
 #include <halftone/memory/gradient_rows.hpp>
+#include <halftone/number/integer.hpp>
 #include <halftone/number/philox.hpp>
 #include <halftone/number/remainder.hpp>
 #include <halftone/number/round_to.hpp>
@@ -40,7 +41,7 @@ bool streams_copies(const view<Copy, 1>& copy, extent i) {
 template <class Accumulate, class Update>
 void update_all(cpu& device, const const_view<Accumulate, 1>& gradient, const Update& update) {
     const extent count = gradient.size(), run = update_part(count);
-    device.parallel_for((count + run - 1) / run, [&](extent chunk) {
+    device.parallel_for(detail::ceil_div(count, run), [&](extent chunk) {
         const extent i = chunk * run, n = count - i < run ? count - i : run;
         update(i, n, gradient.data() + i);
     });

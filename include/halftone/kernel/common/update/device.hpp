@@ -13,6 +13,7 @@
 
 #include <halftone/kernel/common/rows/device.hpp>
 #include <halftone/kernel/common/update/records.hpp>
+#include <halftone/number/integer.hpp>
 #include <halftone/number/philox.hpp>
 #include <halftone/number/remainder.hpp>
 #include <halftone/number/round_to.hpp>
@@ -194,7 +195,7 @@ HALFTONE_KERNEL template <class Present, class Simt, class Kernel>
 HALFTONE_HD HALFTONE_INLINE void take_step(Simt simt, const Kernel& kernel) {
     const Present p = find_present<Present>(simt, kernel);
     if (p.skips != 0) return;
-    const extent runs = (kernel.master.count + update_run - 1) / update_run;
+    const extent runs = detail::ceil_div(kernel.master.count, update_run);
     const extent first_run = static_cast<extent>(simt.block().x) * Kernel::threads + simt.thread();
     for (extent i = first_run; i < runs; i += static_cast<extent>(kernel.blocks) * Kernel::threads)
         kernel.update(simt, p, i);
@@ -220,7 +221,7 @@ struct step_rows_kernel {
     HALFTONE_HD void operator()(Simt simt) const {
         const present p = find_present<present>(simt, step);
         if (p.skips != 0) return;
-        const extent runs_of_row = (width + update_run - 1) / update_run, runs = simt.load(count, 0) * runs_of_row;
+        const extent runs_of_row = detail::ceil_div(width, update_run), runs = simt.load(count, 0) * runs_of_row;
         const extent first_run = static_cast<extent>(simt.block().x) * threads + simt.thread();
         for (extent i = first_run; i < runs; i += static_cast<extent>(step.blocks) * threads) {
             const extent row = i / runs_of_row;
@@ -244,7 +245,7 @@ HALFTONE_HD HALFTONE_INLINE rounding_key part_of(rounding_key key, extent first)
 /// few times, and no more, since each block computes the scalars of the step.
 inline int update_blocks(extent count, int threads) {
     constexpr extent most = 2048;
-    const extent each = extent{threads} * update_run, blocks = (count + each - 1) / each;
+    const extent each = extent{threads} * update_run, blocks = detail::ceil_div(count, each);
     return static_cast<int>(blocks < most ? blocks : most);
 }
 

@@ -26,6 +26,7 @@
 #include <halftone/kernel/conv2d/implicit/planes.hpp>
 #include <halftone/kernel/conv2d/implicit/weight_gradient.hpp>
 #include <halftone/kernel/matmul/cpu.hpp>
+#include <halftone/number/integer.hpp>
 
 #define HALFTONE_BODY <halftone/kernel/conv2d/implicit/planes.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>
@@ -62,7 +63,7 @@ struct job {
     void (*finish)(const void* result, const finished_sums& f, float* buffer);
 
     /// Groups of word_channels channels, of which the last may be incomplete.
-    extent units() const { return (sum.channels + word_channels - 1) / word_channels; }
+    extent units() const { return detail::ceil_div(sum.channels, word_channels); }
     int lanes() const { return unit.columns / 2; }
 };
 
@@ -72,8 +73,8 @@ struct blocks {
 
     static blocks of(const job& j, int threads, const detail::cache_sizes& caches) {
         constexpr extent most_rows = 264, most_panels = 8, tasks_per_thread = 3;
-        const extent high = j.unit.rows, outputs = j.sum.outputs, parts = (outputs + most_rows - 1) / most_rows;
-        blocks b{round_up((outputs + parts - 1) / parts, high), most_panels};
+        const extent high = j.unit.rows, outputs = j.sum.outputs, parts = detail::ceil_div(outputs, most_rows);
+        blocks b{round_up(detail::ceil_div(outputs, parts), high), most_panels};
         const auto sums =
             static_cast<extent>(caches.l2 / 4 / sizeof(float));  // the weight's block and the panel need the rest
         b.panels = std::clamp<extent>(sums / (b.rows * j.unit.columns * j.sum.classes()), 1, most_panels);
@@ -86,12 +87,9 @@ struct blocks {
         }
         return b;
     }
-    static extent round_up(extent n, extent to) { return (n + to - 1) / to * to; }
-    extent row_blocks(const job& j) const { return (j.sum.outputs + rows - 1) / rows; }
+    extent row_blocks(const job& j) const { return detail::ceil_div(j.sum.outputs, rows); }
     extent columns(const job& j) const { return panels * j.unit.columns; }
-    extent column_blocks(const job& j) const {
-        return (j.sum.images * j.sum.positions() + columns(j) - 1) / columns(j);
-    }
+    extent column_blocks(const job& j) const { return detail::ceil_div(j.sum.images * j.sum.positions(), columns(j)); }
     extent count(const job& j) const { return j.sum.groups * row_blocks(j) * column_blocks(j); }
 };
 
@@ -101,13 +99,13 @@ class product {
         : device_(device),
           j_(j),
           cut_(blocks::of(j, device.threads(), device.caches())),
-          rows_(blocks::round_up(j.sum.outputs, j.unit.rows)) {
+          rows_(round_up(j.sum.outputs, j.unit.rows)) {
         if (j.sum.taps() == 0) return;
         const extent fitting =
             std::max<extent>(1, std::min(most_taps / j.sum.most_taps_of_class(), most_row_words / j.sum.taps()));
-        pieces_ = (j.units() + fitting - 1) / fitting;
-        piece_units_ = (j.units() + pieces_ - 1) / pieces_;
-        row_words_ = blocks::round_up(piece_units_ * j.sum.taps(), 16) + j.sum.classes() * tap_packing::gap;
+        pieces_ = detail::ceil_div(j.units(), fitting);
+        piece_units_ = detail::ceil_div(j.units(), pieces_);
+        row_words_ = round_up(piece_units_ * j.sum.taps(), 16) + j.sum.classes() * tap_packing::gap;
         if (row_words_ % 1024 == 0) row_words_ += 16;  // rows 4 KiB apart fall into one cache set
         if (j.is_in_place) row_words_ = j.weight.row_stride / j.word_channels;
     }
@@ -138,7 +136,7 @@ class product {
             std::size_t end = 0;
             const auto take = [&](extent count, std::size_t each) {
                 const std::size_t begin = end;
-                end += halftone::round_up(static_cast<std::size_t>(count) * each, block_alignment);
+                end += round_up(static_cast<std::size_t>(count) * each, block_alignment);
                 return begin;
             };
             // What is loaded for a permutation, and not taken, or stored beyond the end of a row.
@@ -168,7 +166,7 @@ class product {
     /// A row of the packed weight has the taps of one class after those of another.
     void pack(std::byte* to) const {
         constexpr extent together = 48;
-        const extent parts = (j_.sum.outputs + together - 1) / together;
+        const extent parts = detail::ceil_div(j_.sum.outputs, together);
         device_.parallel_for(j_.sum.groups * pieces_ * parts, [&](extent index) {
             const extent first = index % parts * together, piece = index / parts % pieces_,
                          group = index / parts / pieces_;
@@ -197,7 +195,7 @@ class product {
                   std::byte* scratch) const {
         const extent stride = cut_.columns(j_), all = j_.sum.images * j_.sum.positions(),
                      rows = std::min(cut_.rows, j_.sum.outputs - row), count = std::min(stride, all - column),
-                     panels = (count + j_.unit.columns - 1) / j_.unit.columns;
+                     panels = detail::ceil_div(count, j_.unit.columns);
         auto* const sums = reinterpret_cast<float*>(scratch + at.sums);
         auto* const columns = reinterpret_cast<column_vector*>(scratch + at.columns);
         const strip s{j_.sum, j_.source, column, count, plane_size()};

@@ -11,6 +11,7 @@
 #include <halftone/exec/cpu/simd.hpp>
 #include <halftone/kernel/conv2d/implicit/planes.hpp>
 #include <halftone/kernel/matmul/cpu/unit/bf16_packing.hpp>
+#include <halftone/number/integer.hpp>
 
 #if defined(__x86_64__)
 #include <halftone/exec/cpu/set/avx512_bf16.hpp>
@@ -50,7 +51,7 @@ void fill_pair_planes(const kernel::implicit_cpu::strip& s, extent channel, exte
     using namespace kernel::implicit_cpu;
     const auto* const images = reinterpret_cast<const T*>(s.source.data);
     const extent width = s.of.plane_width(), step = s.of.across.stride * s.source.strides[3];
-    for_each_plane_row(s, channel, (channels + 1) / 2, 2, static_cast<std::uint32_t*>(planes),
+    for_each_plane_row(s, channel, detail::ceil_div(channels, 2), 2, static_cast<std::uint32_t*>(planes),
                        [&](extent unit, std::uint32_t* to, extent row, const inside& part) {
                            if (row < 0) return write_zero_words(to, width);
                            if (part.begin > 0) write_zero_words(to, part.begin);
@@ -155,7 +156,7 @@ void pack_pair_taps(const kernel::implicit_cpu::tap_packing& p, void* to, extent
                 }
             }
             number += taps;
-            row += (p.channels + 1) / 2 * taps + tap_packing::gap;
+            row += detail::ceil_div(p.channels, 2) * taps + tap_packing::gap;
         }
     });
 }

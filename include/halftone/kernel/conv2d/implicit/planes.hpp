@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include <halftone/kernel/conv2d/implicit/taps.hpp>
+#include <halftone/number/integer.hpp>
 #include <halftone/tensor/shape.hpp>
 
 namespace halftone {
@@ -124,8 +125,8 @@ struct inside {
 
     inside(const tap_axis& a, extent phase, extent width) {
         const extent first = a.first + phase;
-        begin = std::min(width, first >= 0 ? 0 : (-first + a.stride - 1) / a.stride);
-        end = std::max(begin, std::min(width, a.size <= first ? 0 : (a.size - first + a.stride - 1) / a.stride));
+        begin = std::min(width, first >= 0 ? 0 : detail::ceil_div(-first, a.stride));
+        end = std::max(begin, std::min(width, a.size <= first ? 0 : detail::ceil_div(a.size - first, a.stride)));
         from = first + begin * a.stride;
     }
 };

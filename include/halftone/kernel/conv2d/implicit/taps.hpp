@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include <halftone/kernel/conv2d/lowering/problem.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -47,7 +48,7 @@ struct tap_axis {
     static tap_axis of_input(const window_axis& of) {
         tap_axis a;
         a.size = of.positions;
-        a.positions = (of.size + of.stride - 1) / of.stride;
+        a.positions = detail::ceil_div(of.size, of.stride);
         a.results = of.size;
         a.stride = 1;
         a.classes = of.stride;

@@ -22,6 +22,7 @@
 #include <halftone/kernel/conv2d/implicit/implicit.hpp>
 #include <halftone/kernel/conv2d/implicit/planes.hpp>
 #include <halftone/kernel/matmul/cpu.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -48,7 +49,7 @@ struct weight_job {
 
     extent depth() const { return sum.channels * sum.taps(); }
     extent all_positions() const { return sum.images * sum.positions(); }
-    extent panels() const { return (sum.outputs + unit.columns - 1) / unit.columns; }
+    extent panels() const { return detail::ceil_div(sum.outputs, unit.columns); }
 };
 
 /// How a call is cut. No result depends on it: each is one sum over the positions of all images, in their order.
@@ -61,10 +62,10 @@ struct weight_blocks {
     static weight_blocks of(const weight_job& j, int threads) {
         weight_blocks b{};
         b.panels = std::min(j.panels(), most_panels);
-        const extent columns = j.sum.groups * ((j.panels() + b.panels - 1) / b.panels), depth = j.depth();
-        extent parts = (depth + most_rows - 1) / most_rows;
+        const extent columns = j.sum.groups * detail::ceil_div(j.panels(), b.panels), depth = j.depth();
+        extent parts = detail::ceil_div(depth, most_rows);
         while (columns * parts % threads != 0 && depth / (parts + 1) >= 2 * j.unit.rows) ++parts;
-        b.rows = round_up_to((depth + parts - 1) / parts, 4);
+        b.rows = round_up(detail::ceil_div(depth, parts), 4);
         b.piece = std::min(detail::panel_depth * 4 / j.unit.element, j.all_positions());
         // A unit of pairs takes an even number of positions of each image.
         b.most_depth = b.piece + (j.unit.element == 2 ? std::min(j.sum.images, b.piece / j.sum.positions() + 2) : 0);
@@ -72,15 +73,14 @@ struct weight_blocks {
         b.chunk = std::clamp<extent>(chunk_bytes / bytes, 1, b.pieces(j));
         return b;
     }
-    static extent round_up_to(extent n, extent to) { return (n + to - 1) / to * to; }
-    extent pieces(const weight_job& j) const { return (j.all_positions() + piece - 1) / piece; }
+    extent pieces(const weight_job& j) const { return detail::ceil_div(j.all_positions(), piece); }
     std::size_t panel_bytes(const weight_job& j) const { return j.unit.panel_bytes(most_depth + 32); }
-    extent row_blocks(const weight_job& j) const { return (j.depth() + rows - 1) / rows; }
-    extent column_blocks(const weight_job& j) const { return (j.panels() + panels - 1) / panels; }
+    extent row_blocks(const weight_job& j) const { return detail::ceil_div(j.depth(), rows); }
+    extent column_blocks(const weight_job& j) const { return detail::ceil_div(j.panels(), panels); }
     extent tasks(const weight_job& j) const { return j.sum.groups * row_blocks(j) * column_blocks(j); }
     extent columns(const weight_job& j) const { return panels * j.unit.columns; }
     /// Elements from row to row of the matrix, so that rows fall into different cache sets.
-    extent row_stride() const { return round_up_to(most_depth, 64) + 32; }
+    extent row_stride() const { return round_up(most_depth, 64) + 32; }
 };
 
 class weight_product {
@@ -125,7 +125,7 @@ class weight_product {
             std::size_t end = 0;
             const auto take = [&](extent count, std::size_t each) {
                 const std::size_t begin = end;
-                end += halftone::round_up(static_cast<std::size_t>(count) * each, block_alignment);
+                end += round_up(static_cast<std::size_t>(count) * each, block_alignment);
                 return begin;
             };
             const weight_job& j = of.j_;
@@ -162,7 +162,7 @@ class weight_product {
     extent most_channels() const {
         return std::min(j_.sum.channels, (cut_.rows + 2 * j_.sum.taps() - 2) / j_.sum.taps());
     }
-    extent vectors(extent depth) const { return (depth + j_.lanes - 1) / j_.lanes; }
+    extent vectors(extent depth) const { return detail::ceil_div(depth, j_.lanes); }
     std::size_t sum_bytes() const { return static_cast<std::size_t>(cut_.rows * cut_.columns(j_)) * sizeof(float); }
     extent first_of(extent piece) const { return piece * cut_.piece; }
     extent count_of(extent piece) const { return std::min(cut_.piece, j_.all_positions() - first_of(piece)); }
@@ -208,7 +208,7 @@ class weight_product {
         writer.finish(vectors(depth));
         write_tap_offsets(j_.sum, s.plane_size, offsets);
         j_.fill(s, t.group * j_.sum.channels + t.channel, t.channels, scratch + at.planes);
-        const extent stride = cut_.row_stride(), rows = weight_blocks::round_up_to(t.rows, 4);
+        const extent stride = cut_.row_stride(), rows = round_up(t.rows, 4);
         j_.copy({scratch + at.planes, s.channel_size(), offsets, j_.sum.taps(), t.row - t.channel * j_.sum.taps(),
                  t.rows, columns, vectors(depth)},
                 scratch + at.matrix, stride);

@@ -11,6 +11,7 @@
 
 #include <halftone/exec/simt/simt.hpp>
 #include <halftone/kernel/conv2d/lowering/problem.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -40,7 +41,7 @@ struct conv2d_pieces {
         const extent row_bytes = std::max<extent>(1, position_bytes * p.window.across.positions);
         const extent fitting = std::max<extent>(1, limits.bytes / row_bytes), all = p.window.down.positions;
         if (fitting < all) return {1, fitting};
-        const extent enough = (limits.positions + p.positions() - 1) / p.positions();
+        const extent enough = ceil_div(limits.positions, p.positions());
         return {std::max<extent>(1, std::min({fitting / all, enough, p.images})), all};
     }
     /// The largest number of positions in a piece.

@@ -8,6 +8,7 @@
 #include <string>
 
 #include <halftone/kernel/matmul/cpu/plan.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -24,7 +25,6 @@ struct cache_use {
 
 inline cache_use cache_use_of(const product_problem& p, const product_plan& plan) {
     const auto times = [](extent count, std::size_t bytes) { return static_cast<std::size_t>(count) * bytes; };
-    const auto ceil_div = [](extent all, extent each) { return (all + each - 1) / each; };
     const extent pieces = std::max<extent>(1, ceil_div(std::min(plan.k_chunk, p.k), plan.k_piece)),
                  all_pieces = std::max<extent>(1, ceil_div(p.k, plan.k_piece)),
                  slice_panels = ceil_div(std::min(plan.slice_columns, p.n), p.unit.columns),
@@ -77,7 +77,7 @@ inline std::string explain_plan(const product_problem& p) {
     const planning::strategy_rules all(p.unit);
     const planning::strategy_rule& chosen = all.chosen_for(p);
     const auto number = [](extent n) { return std::to_string(n); };
-    const auto kib = [](std::size_t bytes) { return std::to_string((bytes + 1023) / 1024) + " KiB"; };
+    const auto kib = [](std::size_t bytes) { return std::to_string(ceil_div(bytes, 1024u)) + " KiB"; };
 
     std::string text = "  strategy  " + std::string(chosen.name) + "\n";
     text += "  blocks    " + number(plan.block_rows) + " x " + number(plan.block_columns) + " of c, " +

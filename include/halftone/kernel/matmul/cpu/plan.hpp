@@ -36,6 +36,7 @@
 
 #include <halftone/kernel/matmul/cpu/tuning.hpp>
 #include <halftone/kernel/matmul/cpu/unit.hpp>
+#include <halftone/number/integer.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
 #pragma interface  // halftone::compiled has what follows and is no template
@@ -100,7 +101,7 @@ struct product_plan {
     std::size_t sums_bytes = 0;   ///< of a block's sums; 0 where tiles hold them throughout
     bool rows_inside = false;     ///< a's blocks are gone through for each panel; else panels for each block
 
-    extent blocks(extent m) const { return (m + block_rows - 1) / block_rows; }
+    extent blocks(extent m) const { return ceil_div(m, block_rows); }
     /// The product of one block of rows and one panel is a result: no sums wait for more k.
     bool ends_in_one_piece(extent k) const {
         return (strategy == product_strategy::a_stationary || strategy == product_strategy::c_stationary) &&
@@ -110,8 +111,6 @@ struct product_plan {
 
 namespace planning {
 
-inline extent ceil_div(extent all, extent each) { return (all + each - 1) / each; }
-inline extent round_up_to(extent value, extent step) { return ceil_div(value, step) * step; }
 inline extent round_down_to(extent value, extent step) { return std::max<extent>(1, value / step) * step; }
 inline extent bytes(std::size_t n) { return static_cast<extent>(n); }
 
@@ -121,14 +120,14 @@ inline extent depth_of(const product_problem& p) { return std::max<extent>(p.k, 
 /// k in equal pieces of at most what the unit takes well, whole cache lines of any type.
 inline extent even_piece(extent depth, const product_unit& unit) {
     constexpr extent step = 32;
-    return round_up_to(ceil_div(depth, ceil_div(depth, unit.deepest_piece)), step);
+    return round_up(ceil_div(depth, ceil_div(depth, unit.deepest_piece)), step);
 }
 inline extent piece_of(const product_problem& p) { return even_piece(depth_of(p), p.unit); }
 /// Bytes of a packed row of a or column of b.
-inline extent row_bytes(const product_problem& p) { return p.unit.element * round_up_to(depth_of(p), piece_of(p)); }
+inline extent row_bytes(const product_problem& p) { return p.unit.element * round_up(depth_of(p), piece_of(p)); }
 inline bool is_wide(const product_unit& unit) { return unit.columns >= tuning::wide_columns; }
 inline extent default_rows(const product_problem& p) {
-    return std::min(tuning::block_rows, round_up_to(p.m, p.unit.rows));
+    return std::min(tuning::block_rows, round_up(p.m, p.unit.rows));
 }
 inline extent work(const product_problem& p) { return p.m * p.n * depth_of(p); }
 inline extent wanted_tasks(int threads, extent each) { return threads > 1 ? each * threads : 1; }
@@ -152,7 +151,7 @@ void plan_narrow_b(const product_problem& p, product_plan& plan);
 const char* against_small_m(const product_problem& p);
 inline void plan_small_m(const product_problem& p, product_plan& plan) {
     plan_unpacked_columns(p, plan);
-    plan.block_rows = round_up_to(p.m, p.unit.rows);
+    plan.block_rows = round_up(p.m, p.unit.rows);
 }
 
 /// Whether threads may pack panels of their own.
@@ -191,7 +190,7 @@ inline extent rows_in_l2(const product_problem& p) {
 
 inline const char* against_tiles_a_stationary(const product_problem& p) {
     const extent most = std::max(rows_in_l2(p), tuning::tile_own_panels_rows);
-    return round_up_to(p.m, p.unit.rows) <= most ? nullptr : "packed a does not stay in L2 and has more than 256 rows";
+    return round_up(p.m, p.unit.rows) <= most ? nullptr : "packed a does not stay in L2 and has more than 256 rows";
 }
 void plan_tiles_a_stationary(const product_problem& p, product_plan& plan);
 
@@ -279,16 +278,16 @@ inline const char* against_narrow_b(const product_problem& p) {
 
 inline void plan_unpacked_columns(const product_problem& p, product_plan& plan) {
     const extent width = p.unit.columns;
-    plan.block_columns = std::clamp(round_up_to(ceil_div(p.n, tuning::unpacked_tasks * p.threads), width),
+    plan.block_columns = std::clamp(round_up(ceil_div(p.n, tuning::unpacked_tasks * p.threads), width),
                                     tuning::unpacked_least_columns, tuning::unpacked_most_columns);
     if (work(p) >= tuning::little_work)
-        plan.block_columns = std::min(plan.block_columns, round_up_to(ceil_div(p.n, p.threads), width));
+        plan.block_columns = std::min(plan.block_columns, round_up(ceil_div(p.n, p.threads), width));
 }
 
 inline void plan_narrow_b(const product_problem& p, product_plan& plan) {
     plan_unpacked_columns(p, plan);
     plan.block_rows =
-        std::min(round_up_to(ceil_div(p.m, tuning::unpacked_row_tasks * p.threads), p.unit.rows), tuning::block_rows);
+        std::min(round_up(ceil_div(p.m, tuning::unpacked_row_tasks * p.threads), p.unit.rows), tuning::block_rows);
 }
 
 inline const char* against_small_m(const product_problem& p) {
@@ -317,7 +316,7 @@ inline const char* against_a_stationary(const product_problem& p) {
 inline void plan_a_stationary(const product_problem& p, product_plan& plan) {
     plan.packs_a_once = true;
     if (depth_of(p) <= plan.k_piece)
-        plan.block_rows = std::min(plan.block_rows, round_up_to(tuning::one_piece_rows, p.unit.rows));
+        plan.block_rows = std::min(plan.block_rows, round_up(tuning::one_piece_rows, p.unit.rows));
     const extent width = p.unit.columns, wanted = wanted_tasks(p.threads, tuning::tasks_per_thread);
     plan.block_columns = ceil_div(p.n, 2 * width) < wanted ? width : 2 * width;
 }
@@ -337,7 +336,7 @@ inline void plan_c_stationary(const product_problem& p, product_plan& plan) {
     plan.packs_a_once = p.m * row_bytes(p) <= bytes(tuning::slice_bytes(p.caches));
     const extent width = p.unit.columns, sums = bytes(tuning::l2_resident_bytes(p.caches) / sizeof(float)),
                  room = std::min(sums / p.m / width * width, tuning::most_group_columns);
-    plan.block_columns = std::clamp(round_up_to(ceil_div(p.n, 2 * p.threads), width), tuning::least_group_columns,
+    plan.block_columns = std::clamp(round_up(ceil_div(p.n, 2 * p.threads), width), tuning::least_group_columns,
                                     std::max(room, tuning::least_group_columns));
 }
 
@@ -348,15 +347,15 @@ inline const char* against_private_b(const product_problem& p) {
     if (p.m < tuning::private_b_rows * p.threads) return "there are too few rows for every thread";
     if (p.m > tuning::private_b_most_rows) return "a has more than 1,024 rows";
     if (p.n > tuning::private_b_most_columns) return "b has more than 128 columns";
-    const bool fits = round_up_to(p.n, p.unit.columns) * row_bytes(p) <= bytes(tuning::private_b_bytes(p.caches));
+    const bool fits = round_up(p.n, p.unit.columns) * row_bytes(p) <= bytes(tuning::private_b_bytes(p.caches));
     return fits ? nullptr : "packed b does not stay in L2";
 }
 
 inline void plan_private_b(const product_problem& p, product_plan& plan) {
-    plan.block_columns = round_up_to(p.n, p.unit.columns);
+    plan.block_columns = round_up(p.n, p.unit.columns);
     extent fewest = p.m * plan.block_columns + 1;
     for (extent turns = tuning::private_b_least_turns; turns <= tuning::private_b_most_turns; ++turns) {
-        const extent rows = std::min(tuning::block_rows, round_up_to(ceil_div(p.m, turns * p.threads), p.unit.rows)),
+        const extent rows = std::min(tuning::block_rows, round_up(ceil_div(p.m, turns * p.threads), p.unit.rows)),
                      results = results_of_busiest(p, rows, plan.block_columns);
         if (results < fewest) fewest = results, plan.block_rows = rows;
     }
@@ -364,10 +363,9 @@ inline void plan_private_b(const product_problem& p, product_plan& plan) {
 
 inline void share_evenly(const product_problem& p, product_plan& plan) {
     const extent width = p.unit.columns, panels = ceil_div(p.n, width),
-                 rows_each = round_up_to(ceil_div(p.m, p.threads), p.unit.rows), all_columns = panels * width,
+                 rows_each = round_up(ceil_div(p.m, p.threads), p.unit.rows), all_columns = panels * width,
                  some_columns = ceil_div(panels, p.threads) * width,
-                 some_rows =
-                     round_up_to(ceil_div(rows_each, ceil_div(rows_each, tuning::even_share_rows)), p.unit.rows);
+                 some_rows = round_up(ceil_div(rows_each, ceil_div(rows_each, tuning::even_share_rows)), p.unit.rows);
     extent fewest = results_of_busiest(p, plan.block_rows, plan.block_columns);
     const auto take_if_fewer = [&](extent rows, extent columns) {
         const extent results = results_of_busiest(p, rows, columns);
@@ -386,29 +384,29 @@ inline void plan_shared_b(const product_problem& p, product_plan& plan) {
                                          : tuning::most_depth;
     const extent chunks = ceil_div(plan.k_chunk, most);
     if (chunks > 1) {
-        plan.k_chunk = round_up_to(ceil_div(plan.k_chunk, chunks), p.unit.deepest_piece);
+        plan.k_chunk = round_up(ceil_div(plan.k_chunk, chunks), p.unit.deepest_piece);
         plan.k_piece = even_piece(plan.k_chunk, p.unit);
     }
     plan.block_columns = tuning::block_columns;
     if (plan.k_chunk <= tuning::shallow_depth_stored && p.n >= plan.block_columns && is_wide(p.unit))
-        plan.block_rows = std::min(plan.block_rows, round_up_to(tuning::shallow_rows_stored, p.unit.rows));
+        plan.block_rows = std::min(plan.block_rows, round_up(tuning::shallow_rows_stored, p.unit.rows));
     // Enough blocks for every thread.
     const extent wanted = wanted_tasks(p.threads, tuning::tasks_per_thread);
     const auto tasks = [&] { return ceil_div(p.m, plan.block_rows) * ceil_div(p.n, plan.block_columns); };
     while (tasks() < wanted && plan.block_columns > tuning::fewest_block_columns) plan.block_columns /= 2;
     while (tasks() < wanted && plan.block_rows > tuning::fewest_block_rows)
-        plan.block_rows = round_up_to(plan.block_rows / 2, p.unit.rows);
+        plan.block_rows = round_up(plan.block_rows / 2, p.unit.rows);
     if (tasks() < wanted) share_evenly(p, plan);
     // Equal groups of columns, so that no thread waits for another.
-    plan.block_columns = round_up_to(ceil_div(p.n, ceil_div(p.n, plan.block_columns)), p.unit.columns);
-    const extent column_bytes = p.unit.element * round_up_to(plan.k_chunk, plan.k_piece);
+    plan.block_columns = round_up(ceil_div(p.n, ceil_div(p.n, plan.block_columns)), p.unit.columns);
+    const extent column_bytes = p.unit.element * round_up(plan.k_chunk, plan.k_piece);
     plan.slice_columns = std::max<extent>(1, bytes(tuning::slice_bytes(p.caches)) / column_bytes / plan.block_columns) *
                          plan.block_columns;
 }
 
 inline void plan_tiles_a_stationary(const product_problem& p, product_plan& plan) {
     plan.packs_a_once = true;
-    plan.block_rows = round_up_to(p.m, p.unit.rows);
+    plan.block_rows = round_up(p.m, p.unit.rows);
     const extent panels = plan.slice_columns / p.unit.columns;
     const extent together =
         std::min(tuning::tile_panels_together, bytes(tuning::tile_block_bytes(p.caches)) / 2 /
@@ -429,10 +427,9 @@ inline void plan_tiles_shared_b(const product_problem& p, product_plan& plan) {
         larger = larger / 2;
     }
     // Equal blocks, so that no thread waits for another.
-    plan.block_rows = round_up_to(ceil_div(p.m, ceil_div(p.m, rows)), p.unit.rows);
-    plan.block_columns = round_up_to(ceil_div(p.n, ceil_div(p.n, columns)), width);
-    plan.slice_columns =
-        std::min(round_up_to(p.n, plan.block_columns), round_down_to(slice / all_k, plan.block_columns));
+    plan.block_rows = round_up(ceil_div(p.m, ceil_div(p.m, rows)), p.unit.rows);
+    plan.block_columns = round_up(ceil_div(p.n, ceil_div(p.n, columns)), width);
+    plan.slice_columns = std::min(round_up(p.n, plan.block_columns), round_down_to(slice / all_k, plan.block_columns));
 }
 
 inline bool reads_a_in_place(const product_problem& p) {
@@ -457,7 +454,7 @@ inline void lay_out(const product_problem& p, product_plan& plan) {
     // Rows of sums are not a power of two apart.
     plan.sums_stride = plan.ends_in_one_piece(p.k) ? p.unit.columns : plan.block_columns + 16;
     plan.sums_bytes =
-        round_up(static_cast<std::size_t>(round_up_to(plan.block_rows, p.unit.rows) * plan.sums_stride) * sizeof(float),
+        round_up(static_cast<std::size_t>(round_up(plan.block_rows, p.unit.rows) * plan.sums_stride) * sizeof(float),
                  block_alignment);
     if (plan.strategy == product_strategy::shared_b) {
         // Tasks that packed their own rows would pack them again for every group of columns.
@@ -498,7 +495,7 @@ inline product_plan plan_product(const product_problem& p) {
     plan.k_chunk = on_tiles ? pieces_of_pass(p) * panel_depth : depth_of(p);
     plan.k_piece = on_tiles ? panel_depth : piece_of(p);
     plan.block_rows = default_rows(p);
-    plan.slice_columns = on_tiles ? round_up_to(p.n, p.unit.columns) : p.n;
+    plan.slice_columns = on_tiles ? round_up(p.n, p.unit.columns) : p.n;
     const strategy_rule& chosen = strategy_rules(p.unit).chosen_for(p);
     plan.strategy = chosen.strategy;
     chosen.plan(p, plan);

@@ -22,6 +22,7 @@
 #include <halftone/kernel/matmul/cpu/unit/operands.hpp>
 #include <halftone/kernel/matmul/cpu/unit/prefetch.hpp>
 #include <halftone/number/bfloat16.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -89,12 +90,11 @@ struct product_unit {
         if (worker) worker->end();
     }
     /// The k that a product over k runs over.
-    extent run(extent k) const { return (k + k_multiple - 1) / k_multiple * k_multiple; }
-    extent padded(extent k) const { return (k + k_step - 1) / k_step * k_step; }
+    extent run(extent k) const { return round_up(k, k_multiple); }
+    extent padded(extent k) const { return round_up(k, k_step); }
     std::size_t panel_bytes(extent k) const { return static_cast<std::size_t>(padded(k) * columns * element); }
     std::size_t block_bytes(extent most_rows, extent stride = panel_stride) const {
-        return round_up(static_cast<std::size_t>((most_rows + rows - 1) / rows * rows * stride * element),
-                        block_alignment);
+        return round_up(static_cast<std::size_t>(round_up(most_rows, rows) * stride * element), block_alignment);
     }
 };
 

@@ -25,6 +25,7 @@
 
 #include <halftone/kernel/optimizer_step/optimizer_step.hpp>
 #include <halftone/kernel/optimizer_step/rule/adafactor.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -55,7 +56,7 @@ struct adafactor_tiles {
     extent rows, columns, height, width, down, across;
 
     static adafactor_tiles of(const shape<2>& s, extent height, extent width) {
-        return {s[0], s[1], height, width, (s[0] + height - 1) / height, (s[1] + width - 1) / width};
+        return {s[0], s[1], height, width, detail::ceil_div(s[0], height), detail::ceil_div(s[1], width)};
     }
     HALFTONE_HD extent count() const { return down * across; }
     /// The number of rows and of columns of the tile in row `y` and column `x` of tiles.

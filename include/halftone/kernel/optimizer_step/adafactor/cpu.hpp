@@ -7,6 +7,7 @@
 
 #include <halftone/kernel/optimizer_step/adafactor/adafactor.hpp>
 #include <halftone/kernel/optimizer_step/cpu.hpp>
+#include <halftone/number/integer.hpp>
 
 #define HALFTONE_BODY <halftone/kernel/optimizer_step/adafactor/cpu.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>
@@ -54,7 +55,7 @@ struct adafactor_step<cpu> {
     static void for_each_tile(cpu& device, const adafactor_tiles& tiles, const Work& work) {
         const extent full = std::min(tiles.rows, tiles.height) * std::min(tiles.columns, tiles.width);
         const extent each = std::max<extent>(1, tile_rows * tile_columns / full);
-        device.parallel_for((tiles.count() + each - 1) / each, [&](extent task) {
+        device.parallel_for(detail::ceil_div(tiles.count(), each), [&](extent task) {
             for (extent i = task * each; i < std::min(tiles.count(), (task + 1) * each); ++i)
                 work(i / tiles.across, i % tiles.across);
         });
@@ -92,7 +93,7 @@ struct adafactor_step<cpu> {
                      extent count) {
         constexpr extent each = 1024;
         const extent size = variances.size();
-        device.parallel_for((size + each - 1) / each, [&](extent piece) {
+        device.parallel_for(detail::ceil_div(size, each), [&](extent piece) {
             double total[each] = {};
             const extent first = piece * each, n = std::min(each, size - first);
             for (extent t = 0; t < tiles; ++t) {
@@ -141,9 +142,9 @@ struct adafactor_step<cpu> {
         const rule::scalars all =
             s.rule.scalars_of(s.rates, *s.step, *a.record, static_cast<double>(a.shape.size()));
         const float average_weight = average_weight_of(s.average_decay, *s.step);
-        const extent width = a.shape[1], across = (width + update_chunk - 1) / update_chunk, parts = a.shape[0] * across;
+        const extent width = a.shape[1], across = detail::ceil_div(width, update_chunk), parts = a.shape[0] * across;
         const extent each = std::max<extent>(1, update_chunk / width);
-        device.parallel_for((parts + each - 1) / each, [&](extent task) {
+        device.parallel_for(detail::ceil_div(parts, each), [&](extent task) {
             for (extent part = task * each; part < std::min(parts, (task + 1) * each); ++part) {
                 const extent row = part / across, column = part % across * update_chunk, at = row * width + column;
                 float* moments[] = {a.columns.data() + column};

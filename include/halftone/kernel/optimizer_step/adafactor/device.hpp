@@ -11,6 +11,7 @@
 
 #include <halftone/kernel/optimizer_step/adafactor/adafactor.hpp>
 #include <halftone/kernel/optimizer_step/device.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -144,7 +145,7 @@ struct adafactor_sums {
 struct adafactor_runs {
     extent rows, width;
 
-    HALFTONE_HD extent of_row() const { return (width + update_run - 1) / update_run; }
+    HALFTONE_HD extent of_row() const { return detail::ceil_div(width, update_run); }
     HALFTONE_HD extent count() const { return rows * of_row(); }
 };
 

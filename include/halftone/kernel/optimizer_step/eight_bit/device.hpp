@@ -9,6 +9,7 @@
 
 #include <halftone/kernel/optimizer_step/device.hpp>
 #include <halftone/kernel/optimizer_step/eight_bit/eight_bit.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -24,7 +25,7 @@ struct eight_bit_step_kernel {
     static constexpr int n = update_run, kinds = Rule::moments;
     static constexpr int runs = static_cast<int>(eight_bit_block) / (32 * n);  // runs of a lane in a block of elements
     static constexpr word map_words = sizeof(dynamic_map) / sizeof(word), maps_words = 2 * map_words;
-    static constexpr word shared_begin = (sizeof(present) + 15) / 16 * 16;
+    static constexpr word shared_begin = round_up(sizeof(present), 16u);
     static constexpr word shared_bytes = shared_begin + maps_words * sizeof(word);
 
     floats_step step;
@@ -135,7 +136,7 @@ struct eight_bit_step_kernel {
 /// Enough blocks to occupy any GPU, but not more, because each block reads the maps.
 inline int eight_bit_update_blocks(extent blocks_of_elements) {
     constexpr extent most = 1024, warps = 8;
-    const extent blocks = (blocks_of_elements + warps - 1) / warps;
+    const extent blocks = detail::ceil_div(blocks_of_elements, warps);
     return static_cast<int>(blocks < most ? blocks : most);
 }
 

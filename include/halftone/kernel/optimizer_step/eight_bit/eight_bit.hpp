@@ -35,6 +35,7 @@
 #include <halftone/kernel/optimizer_step/eight_bit/dynamic_map.hpp>
 #include <halftone/kernel/optimizer_step/optimizer_step.hpp>
 #include <halftone/kernel/optimizer_step/rule/adamw.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -48,7 +49,7 @@ struct eight_bit_step_arguments {
     const dynamic_maps* maps = nullptr;                                   ///< in the device's memory
 };
 
-constexpr extent eight_bit_blocks(extent count) { return (count + eight_bit_block - 1) / eight_bit_block; }
+constexpr extent eight_bit_blocks(extent count) { return detail::ceil_div(count, eight_bit_block); }
 
 /// Whether moment number `which` of a rule can be negative.
 template <class Rule>

@@ -9,6 +9,7 @@
 #include <halftone/kernel/common/fp64/each.hpp>
 #include <halftone/kernel/pooling/pooling.hpp>
 #include <halftone/number/classify.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -25,9 +26,7 @@ struct strip {
 
     extent plane, row, bottom, column;  // rows `row` to `bottom` - 1
 
-    HALFTONE_HD static constexpr extent in_column(extent height) {
-        return (height + height_of_strip - 1) / height_of_strip;
-    }
+    HALFTONE_HD static constexpr extent in_column(extent height) { return detail::ceil_div(height, height_of_strip); }
     /// The number of strips of planes of `height` * `width` elements.
     HALFTONE_HD static constexpr extent count(extent planes, extent height, extent width) {
         return planes * in_column(height) * width;

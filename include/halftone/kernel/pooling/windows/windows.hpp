@@ -8,6 +8,7 @@
 
 #include <halftone/config.hpp>
 #include <halftone/error.hpp>
+#include <halftone/number/integer.hpp>
 #include <halftone/tensor/height_width.hpp>
 
 namespace halftone {
@@ -57,7 +58,7 @@ struct pool_axis {
     }
     /// One after the last; at most begin(window) if none is inside the image.
     HALFTONE_HD constexpr extent end(extent window) const {
-        if (size == 0) return ((window + 1) * in + out - 1) / out;
+        if (size == 0) return detail::ceil_div((window + 1) * in, out);
         const extent last = window * stride - padding + (size - 1) * dilation;
         return last < in ? last + 1 : in;
     }
@@ -65,11 +66,11 @@ struct pool_axis {
     HALFTONE_HD constexpr extent first_window(extent element) const {
         if (size == 0) return element * out / in;
         const extent beyond = element + padding - (size - 1) * dilation;
-        return beyond <= 0 ? 0 : (beyond + stride - 1) / stride;
+        return beyond <= 0 ? 0 : detail::ceil_div(beyond, stride);
     }
     /// One after the last of these windows.
     HALFTONE_HD constexpr extent end_window(extent element) const {
-        if (size == 0) return ((element + 1) * out + in - 1) / in;
+        if (size == 0) return detail::ceil_div((element + 1) * out, in);
         const extent last = (element + padding) / stride;
         return last < out ? last + 1 : out;
     }

@@ -6,6 +6,7 @@
 ///     axis.position_of(at, tap)            // the position with row `at` under that tap; -1: none
 #pragma once
 
+#include <halftone/number/integer.hpp>
 #include <halftone/tensor/shape.hpp>
 
 namespace halftone {
@@ -40,7 +41,7 @@ struct window_axis {
   private:
     /// The number of positions p with p stride < n.
     constexpr extent places_before(extent n) const {
-        const extent count = n <= 0 ? 0 : (n + stride - 1) / stride;
+        const extent count = n <= 0 ? 0 : detail::ceil_div(n, stride);
         return count < positions ? count : positions;
     }
 };

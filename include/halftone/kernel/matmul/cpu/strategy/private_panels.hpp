@@ -82,7 +82,7 @@ class private_panels_product : vector_product {
         do {
             const extent left = all_.panels - first;
             if (left <= 0) return {0, 0, 0};
-            count = std::min(group_panels_, planning::ceil_div(left, 2 * tasks_));
+            count = std::min(group_panels_, ceil_div(left, 2 * tasks_));
         } while (!next.compare_exchange_weak(first, first + count, std::memory_order_relaxed));
         return {0, first, count};
     }
@@ -96,7 +96,7 @@ class private_panels_product : vector_product {
     }
     /// How often tiles of so many rows prefetch.
     extent prefetches(extent rows, extent piece) const {
-        return std::max<extent>(1, rows / unit_.rows * planning::ceil_div(all_.length_of(piece), lookahead_depth));
+        return std::max<extent>(1, rows / unit_.rows * ceil_div(all_.length_of(piece), lookahead_depth));
     }
 
     /// sums (m, count panels) = or += all blocks of a times those panels; after the last piece of k, the results.

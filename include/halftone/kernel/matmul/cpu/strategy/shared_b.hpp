@@ -36,9 +36,8 @@ class shared_b_product : vector_product {
     explicit shared_b_product(const product_task& task) : vector_product(task) {}
 
     void run() const {
-        const extent pieces = planning::ceil_div(plan_.k_chunk, plan_.k_piece),
-                     columns = std::min(plan_.slice_columns, n_), panels = planning::ceil_div(columns, unit_.columns),
-                     groups = planning::ceil_div(columns, plan_.block_columns);
+        const extent pieces = ceil_div(plan_.k_chunk, plan_.k_piece), columns = std::min(plan_.slice_columns, n_),
+                     panels = ceil_div(columns, unit_.columns), groups = ceil_div(columns, plan_.block_columns);
         const bool is_one_chunk = plan_.k_chunk >= k_, packs_a_once = !in_place() && plan_.packs_a_once;
         const workspace::lease rows(device_.scratch(), packs_a_once ? times(blocks_ * pieces, plan_.block_bytes) : 0);
         const workspace::lease packed(device_.scratch(), times(panels * pieces, plan_.panel_bytes));
@@ -58,7 +57,7 @@ class shared_b_product : vector_product {
     void pack(const slice& s, std::byte* rows, std::byte* packed) const {
         constexpr extent together = tuning::packed_together;
         const extent of_a = rows == nullptr ? 0 : blocks_ * s.pieces;
-        device_.parallel_for(of_a + s.pieces * planning::ceil_div(s.panels, together), [&](extent index) {
+        device_.parallel_for(of_a + s.pieces * ceil_div(s.panels, together), [&](extent index) {
             if (index < of_a) return pack_block_of_all(s, index, rows);
             index -= of_a;
             const extent piece = index % s.pieces, first = index / s.pieces * together;

@@ -54,7 +54,7 @@ class tile_product {
           m_(a_.rows),
           n_(b_.columns),
           k_(a_.columns),
-          pieces_(std::max<extent>(1, planning::ceil_div(k_, panel_depth))),
+          pieces_(std::max<extent>(1, ceil_div(k_, panel_depth))),
           pass_pieces_(plan_.k_chunk / panel_depth),
           group_panels_(plan_.block_columns / unit_.columns),
           in_place_(plan_.a == source_of_a::in_place),
@@ -147,7 +147,7 @@ class tile_product {
         const result_block results{i, block.column, high, std::min<extent>(unit_.columns, n_ - block.column)};
         lookahead ahead;
         if (reads_memory_) {
-            const extent prefetches = std::max<extent>(1, planning::ceil_div(length, unit_.k_step));
+            const extent prefetches = std::max<extent>(1, ceil_div(length, unit_.k_step));
             epilogue_.prefetch_operands(epilogue_.epilogue, results, prefetches, ahead);
         }
         alignas(64) float last[32 * 32];  // (rows, columns) of a tile
@@ -181,7 +181,7 @@ class tiles_shared_b_product : tile_product {
         const workspace::lease packed(device_.scratch(),
                                       times(plan_.slice_columns / unit_.columns * pieces_, plan_.panel_bytes));
         for (extent left = 0; left < n_; left += plan_.slice_columns) {
-            const extent panels = planning::ceil_div(std::min(plan_.slice_columns, n_ - left), unit_.columns);
+            const extent panels = ceil_div(std::min(plan_.slice_columns, n_ - left), unit_.columns);
             pack_b(left, panels, packed.data());
             multiply_slice(left, panels, packed.data());
         }
@@ -191,14 +191,14 @@ class tiles_shared_b_product : tile_product {
     /// packed: (pieces, panels).
     void pack_b(extent left, extent panels, std::byte* packed) const {
         constexpr extent together = tuning::packed_together;
-        device_.parallel_for(pieces_ * planning::ceil_div(panels, together), [&](extent index) {
+        device_.parallel_for(pieces_ * ceil_div(panels, together), [&](extent index) {
             const extent piece = index % pieces_, first = index / pieces_ * together;
             pack_panels(left + first * unit_.columns, std::min(together, panels - first), piece,
                         packed + times(piece * panels + first, plan_.panel_bytes));
         });
     }
     void multiply_slice(extent left, extent panels, const std::byte* packed) const {
-        const extent groups = planning::ceil_div(panels, group_panels_);
+        const extent groups = ceil_div(panels, group_panels_);
         const std::size_t a_bytes = times(pass_pieces_, plan_.block_bytes),
                           piece_bytes = times(panels, plan_.panel_bytes);
         device_.parallel_for(
@@ -233,12 +233,11 @@ class tiles_a_stationary_product : tile_product {
     void run() const {
         const workspace::lease all_of_a(device_.scratch(), times(pieces_, plan_.block_bytes));
         if (!in_place_) pack_a(all_of_a.data());
-        const extent panels = planning::ceil_div(n_, unit_.columns);
+        const extent panels = ceil_div(n_, unit_.columns);
         const std::size_t piece_bytes = times(group_panels_, plan_.panel_bytes),
                           panels_bytes = times(pass_pieces_, piece_bytes);
         device_.parallel_for(
-            planning::ceil_div(panels, group_panels_), panels_bytes + plan_.sums_bytes,
-            [&](extent group, std::byte* scratch) {
+            ceil_div(panels, group_panels_), panels_bytes + plan_.sums_bytes, [&](extent group, std::byte* scratch) {
                 const extent first = group * group_panels_, count = std::min(group_panels_, panels - first);
                 auto* const sums = reinterpret_cast<float*>(scratch + panels_bytes);
                 as_worker([&] {
@@ -264,7 +263,7 @@ class tiles_a_stationary_product : tile_product {
     /// block: (pieces, rows).
     void pack_a(std::byte* block) const {
         const extent together = tuning::packed_together * unit_.rows;
-        device_.parallel_for(pieces_ * planning::ceil_div(m_, together), [&](extent index) {
+        device_.parallel_for(pieces_ * ceil_div(m_, together), [&](extent index) {
             const extent piece = index % pieces_, i = index / pieces_ * together;
             pack_rows(i, std::min(together, m_ - i), piece, 1,
                       block + times(piece, plan_.block_bytes) + times(i / unit_.rows, tile_bytes_));

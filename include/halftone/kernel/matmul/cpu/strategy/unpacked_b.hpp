@@ -41,7 +41,7 @@ class unpacked_b_product : vector_product {
         const slice s(*this);
         const extent width = b_.column_stride == 1 ? plan_.block_columns : unit_.columns;
         const extent off = s.groups > 1 && squares_ == nullptr ? columns_off_a_line() : 0,
-                     groups = planning::ceil_div(n_ + off, plan_.block_columns);
+                     groups = ceil_div(n_ + off, plan_.block_columns);
         const workspace::lease blocks(device_.scratch(), packed_a_bytes(s));
         pack_a(s, blocks.data());
         device_.parallel_for(blocks_ * groups, plan_.sums_bytes, [&](extent task, std::byte* scratch) {

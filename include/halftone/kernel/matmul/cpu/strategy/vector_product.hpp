@@ -47,9 +47,9 @@ class vector_product {
               begin(first_k),
               length(std::min(of.plan_.k_chunk, of.k_ - first_k)),
               piece(of.plan_.k_piece),
-              pieces(std::max<extent>(1, planning::ceil_div(length, piece))),
-              panels(planning::ceil_div(std::min(of.plan_.slice_columns, of.n_ - first_column), of.unit_.columns)),
-              groups(planning::ceil_div(panels, of.group_panels_)) {}
+              pieces(std::max<extent>(1, ceil_div(length, piece))),
+              panels(ceil_div(std::min(of.plan_.slice_columns, of.n_ - first_column), of.unit_.columns)),
+              groups(ceil_div(panels, of.group_panels_)) {}
 
         extent length_of(extent index) const { return std::min(piece, length - index * piece); }
         extent first_of(extent index) const { return begin + index * piece; }

@@ -13,6 +13,7 @@
 #include <halftone/exec/cpu/simd.hpp>
 #include <halftone/kernel/matmul/cpu/unit/fma_k_major.hpp>
 #include <halftone/kernel/matmul/cpu/unit/operands.hpp>
+#include <halftone/number/integer.hpp>
 
 #if defined(__x86_64__)
 #include <halftone/exec/cpu/set/avx512_bf16.hpp>
@@ -153,7 +154,7 @@ void pack_b_bf16(const void* source, extent k_stride, extent column_stride, exte
                  std::size_t panel_step_bytes) {
     const auto* from = static_cast<const T*>(source);
     auto* to = static_cast<std::uint32_t*>(panels);
-    const extent padded = (k + bf16_k_step - 1) / bf16_k_step * bf16_k_step;
+    const extent padded = round_up(k, bf16_k_step);
     const auto panel_step = static_cast<extent>(panel_step_bytes / sizeof(std::uint32_t));
     if (column_stride == 1) {
         const pairs_of_rows order;
@@ -170,7 +171,7 @@ void pack_b_bf16(const void* source, extent k_stride, extent column_stride, exte
         }
         return;
     }
-    for (extent j = 0; j < (columns + bf16_columns - 1) / bf16_columns * bf16_columns; j += 16) {
+    for (extent j = 0; j < round_up(columns, bf16_columns); j += 16) {
         const int wide = up_to_sixteen(columns - j);
         std::uint32_t* const pairs = to + j / bf16_columns * panel_step + j % bf16_columns;
         for (extent p = 0; p < padded; p += 32) {

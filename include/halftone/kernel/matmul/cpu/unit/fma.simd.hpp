@@ -14,6 +14,7 @@
 #include <halftone/kernel/matmul/cpu/unit/fma_packing.hpp>
 #include <halftone/kernel/matmul/cpu/unit/operands.hpp>
 #include <halftone/kernel/matmul/cpu/unit/prefetch.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -49,9 +50,9 @@ HALFTONE_INLINE void fma_tile(extent k, const float* a, extent a_stride, const f
     rows_to_store<Rows, Vectors * sizeof(f32)> results(to, to_stride, k, from);
     f32 sums[Rows][Vectors];
     load_sums(from, from_stride, sums);
-    const float* groups[(Rows + 3) / 4];
+    const float* groups[detail::ceil_div(Rows, 4)];
 #pragma GCC unroll 3
-    for (int g = 0; g < (Rows + 3) / 4; ++g) groups[g] = a + 4 * g * a_stride;
+    for (int g = 0; g < detail::ceil_div(Rows, 4); ++g) groups[g] = a + 4 * g * a_stride;
     for (extent p = 0; p < k;) {
         if (ahead != nullptr) ahead->prefetch();
         results.prefetch();

@@ -11,6 +11,7 @@
 
 #include <halftone/config.hpp>
 #include <halftone/kernel/matmul/cpu/tuning.hpp>
+#include <halftone/number/integer.hpp>
 #include <halftone/tensor/shape.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
@@ -58,7 +59,7 @@ class strided_lines {
     /// Bytes from the beginning of a line to a run's first one, where a run that may begin anywhere touches the most
     /// lines.
     static extent most_begin(extent bytes) { return bytes < line ? bytes - 1 : line - 1; }
-    static extent lines_of(extent bytes, extent begin) { return bytes < 1 ? 0 : (begin + bytes + line - 1) / line; }
+    static extent lines_of(extent bytes, extent begin) { return bytes < 1 ? 0 : ceil_div(begin + bytes, line); }
 
     const std::byte *first_ = nullptr, *next_ = nullptr;
     extent stride_ = 0, runs_ = 0, left_ = 0, count_ = 0;
@@ -99,7 +100,7 @@ class lookahead {
   public:
     /// `prefetches`: how often prefetch() will be called. A fifth set of lines is left out.
     void add(const strided_lines& lines, extent prefetches) {
-        if (count_ < capacity) all_[count_++] = {lines, (lines.count() + prefetches - 1) / prefetches};
+        if (count_ < capacity) all_[count_++] = {lines, ceil_div(lines.count(), prefetches)};
     }
     /// Drops all sets but the first `count`.
     void keep(int count) { count_ = count_ < count ? count_ : count; }

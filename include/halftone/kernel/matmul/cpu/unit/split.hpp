@@ -31,6 +31,7 @@
 #include <halftone/kernel/matmul/cpu/unit/operands.hpp>
 #include <halftone/kernel/matmul/cpu/unit/prefetch.hpp>
 #include <halftone/kernel/matmul/cpu/unit/split_packing.hpp>
+#include <halftone/number/integer.hpp>
 #include <halftone/number/split.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
@@ -54,9 +55,9 @@ struct split_tile_additions {
     extent first, later;
 
     split_tile_additions(extent k, int pieces) {
-        const extent depth = k < split_depth ? k : split_depth, steps = (depth + 31) / 32;
+        const extent depth = k < split_depth ? k : split_depth, steps = ceil_div(depth, 32);
         // Sixteen even or odd products, the two sums of these, a sum for each step, and one for each split_depth.
-        const extent within = depth < 32 ? (depth + 1) / 2 : 16, depths = (k + split_depth - 1) / split_depth;
+        const extent within = depth < 32 ? ceil_div(depth, 2) : 16, depths = ceil_div(k, split_depth);
         first = within + steps + depths - 1;
         later = within + (pieces == 2 ? 4 : 6) * steps + depths - 1;
     }

@@ -14,6 +14,7 @@
 
 #include <halftone/kernel/matmul/cpu/unit/fma_packing.hpp>
 #include <halftone/kernel/matmul/cpu/unit/operands.hpp>
+#include <halftone/number/integer.hpp>
 #include <halftone/number/split.hpp>
 
 #if defined(__x86_64__)
@@ -74,9 +75,9 @@ template <class Compute, int N, class T>
 void pack_b_split(const void* source, extent k_stride, extent column_stride, extent k, extent columns, void* panels,
                   std::size_t panel_step_bytes) {
     const auto* from = static_cast<const T*>(source);
-    const extent padded = (k + 31) / 32 * 32;
+    const extent padded = round_up(k, 32);
     const auto panel_step = static_cast<extent>(panel_step_bytes / sizeof(std::uint32_t));
-    for (extent j = 0; j < (columns + 31) / 32 * 32; j += 16) {
+    for (extent j = 0; j < round_up(columns, 32); j += 16) {
         const extent wide = columns - j;
         std::uint32_t* const to = static_cast<std::uint32_t*>(panels) + j / 32 * panel_step + j % 32;
         if (column_stride == 1) {
