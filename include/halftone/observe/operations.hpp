@@ -26,19 +26,19 @@ inline namespace HALFTONE_ABI {
 namespace detail {
 
 // Bounds of shadow runs. forward(notes, record) is called when the record is made; backward(notes, record) before it
-// runs, and returns a function to be called afterwards. The comment of each names the header of shadow/ that
+// runs, and returns a function to be called afterwards. The comment of each names the header that
 // specialises it for the operation's records; for all other records it is the default.
-template <class Record> struct usual_bounds;                                           // rows.hpp
-template <class Record> struct matmul_bounds : usual_bounds<Record> {};                // products.hpp
-template <class Record> struct linear_bounds : usual_bounds<Record> {};                // linear.hpp
-template <class Record> struct conv2d_bounds : usual_bounds<Record> {};                // conv2d.hpp
-template <class Record> struct mlp_bounds : usual_bounds<Record> {};                   // linear.hpp
-template <class Record> struct attention_bounds : usual_bounds<Record> {};             // attention.hpp
-template <class Record> struct cross_entropy_bounds : usual_bounds<Record> {};         // losses.hpp
-template <class Record> struct linear_cross_entropy_bounds : usual_bounds<Record> {};  // losses.hpp
-template <class Record> struct norm_bounds : usual_bounds<Record> {};                  // rows.hpp
-template <class Record> struct embedding_bounds : usual_bounds<Record> {};             // rows.hpp
-template <class Record> struct parameter_bounds : usual_bounds<Record> {};             // rows.hpp
+template <class Record> struct usual_bounds;                                           // shadow/rows.hpp
+template <class Record> struct matmul_bounds : usual_bounds<Record> {};                // shadow/products.hpp
+template <class Record> struct linear_bounds : usual_bounds<Record> {};                // shadow/linear.hpp
+template <class Record> struct conv2d_bounds : usual_bounds<Record> {};                // shadow/conv2d.hpp
+template <class Record> struct mlp_bounds : usual_bounds<Record> {};                   // shadow/linear.hpp
+template <class Record> struct attention_bounds : usual_bounds<Record> {};             // shadow/attention.hpp
+template <class Record> struct cross_entropy_bounds : usual_bounds<Record> {};         // shadow/losses.hpp
+template <class Record> struct linear_cross_entropy_bounds : usual_bounds<Record> {};  // shadow/losses.hpp
+template <class Record> struct norm_bounds : usual_bounds<Record> {};                  // shadow/rows.hpp
+template <class Record> struct embedding_bounds : usual_bounds<Record> {};             // shadow/rows.hpp
+template <class Record> struct parameter_bounds : usual_bounds<Record> {};             // shadow/rows.hpp
 
 // lines(record): the lines of the ledger; see ledger/ledger.hpp.
 namespace ledger {

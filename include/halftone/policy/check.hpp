@@ -22,7 +22,8 @@ inline namespace HALFTONE_ABI {
 template <class P>
 concept wide_enough_accum = contains<typename P::accum, typename P::compute>;
 
-/// The same for the operands of backward products, where a policy states them.
+/// `accum` has at least the significand and the exponent range of the operands of backward products, where a policy
+/// states them.
 template <class P>
 concept wide_enough_backward_accum =
     (std::is_void_v<typename detail::stated_input_grad<P>::type> ||

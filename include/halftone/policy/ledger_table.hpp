@@ -61,8 +61,8 @@ void print_ledger(std::ostream& out) {
     print_ledger(out, ledger<Model, Input>);
 }
 
-/// The same as a JSON array of objects: path, op, pass, in, accumulate, out, after (of a free operation that was
-/// called: the layer before it), operands (name, stored, read), casts (their number).
+/// Lines of a ledger as a JSON array of objects: path, op, pass, in, accumulate, out, after (of a free operation that
+/// was called: the layer before it), operands (name, stored, read), casts (their number).
 template <class Entries>
 std::string ledger_json(const Entries& entries) {
     std::string text = "[";

@@ -194,7 +194,8 @@ struct storage {
 
 namespace detail {
 
-/// The same for an embedding's table whose gradient is sparse: the rows that were looked up (memory/gradient_rows.hpp).
+/// How an embedding's table is stored whose gradient is sparse: the rows that were looked up
+/// (memory/gradient_rows.hpp).
 template <class Dense>
 struct sparse_storage : Dense {};
 

@@ -81,7 +81,7 @@ struct tf32 : full_fp32 {
 
 /// full_fp32 for processors with matrix units: the operands of products, gradients among them, are split into three
 /// bfloat16 each, which AMX multiplies faster than vector units multiply floats, with an error no larger than theirs
-/// (kernel/matmul/cpu/split.hpp). Without AMX, on GPUs and in attention the bits are those of full_fp32. Takes the
+/// (kernel/matmul/cpu/unit/split.hpp). Without AMX, on GPUs and in attention the bits are those of full_fp32. Takes the
 /// memory of full_fp32; needs no loss scale (Henry, Tang and Heinecke 2019).
 struct split_fp32 : full_fp32 {
     using compute = split<bfloat16, 3>;

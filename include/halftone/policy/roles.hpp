@@ -92,7 +92,7 @@ concept precision_policy = detail::has_param<P> && detail::has_compute<P> && det
     detail::has_accum<P> && detail::has_grad<P> && detail::has_accumulate<P> && detail::has_reduce<P> &&
     detail::has_state<P> && detail::has_param_rounding<P>;
 
-/// By which of PyTorch's two lists free operations have their categories in an autocast region (category.hpp).
+/// PyTorch's two lists by which free operations have their categories in an autocast region (category.hpp).
 enum class autocast_lists {
     cuda,  ///< that for CUDA, which also holds on a CPU here
     cpu,   ///< that for CPUs, which leaves most of what sums and exponentiates in 16 bits

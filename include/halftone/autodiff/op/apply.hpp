@@ -168,7 +168,7 @@ const T& cast_argument(Body&, const T& other) {
     return other;
 }
 
-/// The same, reported to the tape's hook.
+/// An argument, cast to type To, whose reading the tape's hook is told.
 template <class To, class Root, class Body, class T>
 decltype(auto) read_argument(Root& root, Body& body, const T& argument) {
     if constexpr (is_operand<T>) {

@@ -177,7 +177,8 @@ view<T, 3> store_heads(Device& device, const device_sequences& at, const const_v
         device, kernel::cache_heads_arguments<T>{rows, first_column, as_const(at.slots.view()), cache});
     return cache;
 }
-/// The same in eight bits; `scratch` receives the keys and values of all sequences that have queries.
+/// Stores the keys and values of a step's tokens in the cache's next layer in eight bits; `scratch`, (2 kv_heads,
+/// slots, head_size), receives the keys and values of all sequences that have queries.
 template <class Device, class T>
 void store_eight_bit_heads(Device& device, const device_sequences& at, const const_view<T, 2>& rows, extent first_column,
                            const view<T, 3>& scratch) {
@@ -283,7 +284,7 @@ variable<T, 4> attention(Context&& context, const variable<T, 4>& q, const varia
     return o;
 }
 
-/// The same for q, k and v in one tensor, as a single product computes them: (batch, time, (heads + 2 kv_heads)
+/// Attention of q, k and v in one tensor, as a single product computes them: (batch, time, (heads + 2 kv_heads)
 /// head_size). With the sequences of a step of a key-value cache (tensor/key_value_cache.hpp), queries attend to the
 /// keys of the cache. Throws shape_error if the last extent is not a multiple of heads + 2 kv_heads.
 template <class Roles, class Context, class T>
@@ -319,7 +320,8 @@ variable<T, 3> self_attention(Context&& context, const variable<T, 3>& qkv, cons
     }
     return o;
 }
-/// The same on a tape for second derivatives: composed of products, softmax and sums, with stored scores.
+/// o = softmax(scale q kᵀ + mask) v on a tape for second derivatives: composed of products, softmax and sums, with
+/// stored scores.
 template <class Roles, class Context, class T>
     requires detail::operation_roles<Roles> && detail::records_double_backward<Context>
 variable<T, 4> attention(Context&& context, const variable<T, 4>& q, const variable<T, 4>& k, const variable<T, 4>& v,

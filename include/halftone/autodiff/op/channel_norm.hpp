@@ -232,7 +232,7 @@ auto group_norm(Context&& context, const variable<X, Rank>& x, extent num_groups
     return detail::group_normalised<policy_of<Context>, Y>(context, x, num_groups, detail::as_weight(weight),
                                                            detail::as_weight(bias), eps);
 }
-/// The same without weight and bias.
+/// group_norm without weight and bias: each group of channels has mean 0 and variance 1 in each sample.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto group_norm(Context&& context, const variable<X, Rank>& x, extent num_groups) {
     return halftone::group_norm<As>(context, x, num_groups, absent{}, absent{});

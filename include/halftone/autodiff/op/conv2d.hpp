@@ -134,7 +134,8 @@ template <class As = by_category, recording_context Context, class X, detail::we
 auto conv2d(Context&& context, const variable<X, 4>& x, const Weight& weight, const conv2d_options& options = {}) {
     return detail::free_conv2d<As>(context, x, weight, absent{}, options);
 }
-/// The same plus a bias (outputs), which is a variable, a parameter or `absent`.
+/// The convolution of x with the weight, as that without a bias, plus a bias (outputs), which is a variable, a
+/// parameter or `absent`.
 template <class As = by_category, recording_context Context, class X, detail::weight_of_rank<4> Weight,
           detail::conv2d_bias Bias>
     requires detail::type_choice<As>

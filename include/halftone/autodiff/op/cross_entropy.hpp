@@ -193,7 +193,7 @@ auto weighted_cross_entropy_of(Context&& context, const variable<X, Rank>& logit
     return loss;
 }
 
-/// The same for logits = x weightᵀ, which are computed in chunks of rows.
+/// The record of a weighted cross-entropy of logits x weightᵀ, which are computed in chunks of rows.
 template <class Roles, class X, int Rank, class Weight>
 struct weighted_linear_cross_entropy_record {
     using operation = op::linear_cross_entropy;

@@ -156,7 +156,7 @@ inline int checked_axis(const char* operation, int axis, int rank) {
 
 }  // namespace detail
 
-/// The same values in another shape, without a copy. Throws shape_error for a shape of another size, and argument_error
+/// The values of x in another shape, without a copy. Throws shape_error for a shape of another size, and argument_error
 /// for a variable of another context.
 template <recording_context Context, class T, int Rank, int To>
 variable<T, To> reshape(Context&& context, const variable<T, Rank>& x, const shape<To>& s) {
@@ -231,21 +231,21 @@ auto cat(Context&& context, int axis, const variable<First, Rank>& first, const 
     return detail::cat_along<As>(context, axis, first.shape(),
                                  detail::joined_inputs<variable<First, Rank>, Rest...>{{first, rest...}});
 }
-/// The same for as many variables as there are at run time, of one type: a std::vector or a std::span of them. Throws
-/// argument_error for none.
+/// As many variables as there are at run time, of one type, concatenated along an axis: a std::vector or a std::span of
+/// them. Throws argument_error for none.
 template <class As = by_category, recording_context Context, detail::list_of_variables List>
 auto cat(Context&& context, int axis, const List& list) {
     const auto inputs = detail::joined("cat", list);
     return detail::cat_along<As>(context, axis, inputs.first->shape(), inputs);
 }
 
-/// The same along an axis that is known at compile time: ht::cat(ctx, ht::axes<1>, a, b).
+/// The inputs, concatenated along an axis that is known at compile time: ht::cat(ctx, ht::axes<1>, a, b).
 template <class As = by_category, recording_context Context, int... Axis, class First, int Rank, class... Rest>
     requires(detail::is_variable<Rest> && ...)
 auto cat(Context&& context, axis_list<Axis...> along, const variable<First, Rank>& first, const Rest&... rest) {
     return cat<As>(context, detail::only_axis<Rank>(along), first, rest...);
 }
-/// And for a list.
+/// The variables of a list, concatenated along an axis that is known at compile time.
 template <class As = by_category, recording_context Context, int... Axis, detail::list_of_variables List>
 auto cat(Context&& context, axis_list<Axis...> along, const List& list) {
     return cat<As>(context, detail::only_axis<detail::variable_in<List>::rank>(along), list);
@@ -259,21 +259,21 @@ auto stack(Context&& context, int axis, const variable<First, Rank>& first, cons
     return detail::stack_along<As>(context, axis, first.shape(),
                                    detail::joined_inputs<variable<First, Rank>, Rest...>{{first, rest...}});
 }
-/// The same for as many variables as there are at run time, of one type: a std::vector or a std::span of them. Throws
-/// argument_error for none.
+/// As many variables as there are at run time, of one type and shape, joined along a new axis: a std::vector or a
+/// std::span of them. Throws argument_error for none.
 template <class As = by_category, recording_context Context, detail::list_of_variables List>
 auto stack(Context&& context, int axis, const List& list) {
     const auto inputs = detail::joined("stack", list);
     return detail::stack_along<As>(context, axis, inputs.first->shape(), inputs);
 }
 
-/// The same along an axis of the result that is known at compile time: ht::stack(ctx, ht::axes<-1>, a, b).
+/// The inputs, joined along a new axis of the result that is known at compile time: ht::stack(ctx, ht::axes<-1>, a, b).
 template <class As = by_category, recording_context Context, int... Axis, class First, int Rank, class... Rest>
     requires(detail::is_variable<Rest> && ...)
 auto stack(Context&& context, axis_list<Axis...> along, const variable<First, Rank>& first, const Rest&... rest) {
     return stack<As>(context, detail::only_axis<Rank + 1>(along), first, rest...);
 }
-/// And for a list.
+/// The variables of a list, joined along a new axis of the result that is known at compile time.
 template <class As = by_category, recording_context Context, int... Axis, detail::list_of_variables List>
 auto stack(Context&& context, axis_list<Axis...> along, const List& list) {
     return stack<As>(context, detail::only_axis<detail::variable_in<List>::rank + 1>(along), list);

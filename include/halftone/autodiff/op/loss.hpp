@@ -147,9 +147,9 @@ auto cross_entropy(Context&& context, const variable<X, Rank>& logits,
     return detail::given_as<op::cross_entropy, Y>(context, loss);
 }
 
-/// The same for logits x weightᵀ, of which only parts are stored at a time, unless they are kept; they are rounded to
-/// the roles' output. x: (…, width), weight: (classes, width). The loss is a float, or has the type of a category that
-/// the user has changed.
+/// The mean of -log softmax(logits)[target] over all rows that count, for logits x weightᵀ, of which only parts are
+/// stored at a time, unless they are kept; they are rounded to the roles' output. x: (…, width), weight: (classes,
+/// width). The loss is a float, or has the type of a category that the user has changed.
 template <class Roles, class Context, class X, int Rank, class Weight, int TargetRank>
 auto linear_cross_entropy(Context&& context, const variable<X, Rank>& x, const Weight& weight,
                           const const_view<std::int32_t, TargetRank>& targets,

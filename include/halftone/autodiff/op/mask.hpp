@@ -75,7 +75,7 @@ auto where(Context&& context, const Mask& mask, const variable<A, RankA>& a, con
         context, m.shape(),
         halftone::trace<3>([](auto is, auto yes, auto no) { return halftone::where(is != 0, yes, no); }), m, a, b);
 }
-/// The same with a number in place of b.
+/// torch.where(mask, a, b) with a number b: a where the mask is true, else b.
 template <class As = by_category, recording_context Context, class Mask, class A, int Rank>
 auto where(Context&& context, const Mask& mask, const variable<A, Rank>& a, double b) {
     const auto m = detail::as_mask(context.root(), mask);
@@ -83,7 +83,7 @@ auto where(Context&& context, const Mask& mask, const variable<A, Rank>& a, doub
     return detail::evaluate<op::where, Y>(
         context, m.shape(), halftone::trace<2>([b](auto is, auto yes) { return halftone::where(is != 0, yes, b); }), m, a);
 }
-/// The same with a number in place of a.
+/// torch.where(mask, a, b) with a number a: a where the mask is true, else b.
 template <class As = by_category, recording_context Context, class Mask, class B, int Rank>
 auto where(Context&& context, const Mask& mask, double a, const variable<B, Rank>& b) {
     const auto m = detail::as_mask(context.root(), mask);

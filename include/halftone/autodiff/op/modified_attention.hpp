@@ -137,9 +137,9 @@ variable<T, 4> attention(Context&& context, const variable<T, 4>& q, const varia
     return detail::modified_attention<Roles>(context, q, k, v, options, function, more...);
 }
 
-/// The same for q, k and v in one tensor, as a single product computes them: (batch, time, (heads + 2 kv_heads)
-/// head_size); o: (batch, time, heads head_size). Throws shape_error if the last extent is not a multiple of heads + 2
-/// kv_heads.
+/// Attention with functions of the scores of q, k and v in one tensor, as a single product computes them: (batch, time,
+/// (heads + 2 kv_heads) head_size); o: (batch, time, heads head_size). Throws shape_error if the last extent is not a
+/// multiple of heads + 2 kv_heads.
 template <class Roles, class Context, class T, class F, class... More>
     requires(detail::attention_function<F> && (detail::attention_function<More> && ...))
 variable<T, 3> self_attention(Context&& context, const variable<T, 3>& qkv, const attention_heads& heads,

@@ -114,8 +114,8 @@ auto mean_squared_error(Context&& context, const variable<X, Rank>& prediction, 
     return detail::reduce<op::mse_loss, Y>(context, factor, detail::squared_difference_function{}, prediction, target);
 }
 
-/// The same for a target that may be in host memory; memory that the device can read must stay unchanged until the
-/// backward pass has run.
+/// The mean over all elements of (prediction - target)^2 for a target that may be in host memory and takes no gradient;
+/// memory that the device can read must stay unchanged until the backward pass has run.
 template <recording_context Context, class X, class T, int Rank>
 auto mean_squared_error(Context&& context, const variable<X, Rank>& prediction, const view<T, Rank>& target) {
     return mean_squared_error(context, prediction, context.root().to_device(target));

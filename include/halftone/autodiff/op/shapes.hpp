@@ -24,6 +24,7 @@
 #include <halftone/autodiff/op/join.hpp>
 #include <halftone/autodiff/op/linear_map.hpp>
 #include <halftone/kernel/strided_copy/strided_copy.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -55,7 +56,8 @@ void write_strided(Device& device, const view<From, Rank>& from, const view<T, R
         device, make_pack(symbolic::argument<0>{} + symbolic::argument<1>{}), make_pack(to),
         make_pack(as_const(to), as_const(from)));
 }
-/// The same, into a tensor whose other elements are set to 0.
+/// The part of a tensor of `size` elements at `data` that `at` describes = (or +=, by `mode`) from; elements outside of
+/// the part are set to 0 if it is overwritten.
 template <class Device, class From, class T, int Rank>
 void write_part(Device& device, const view<From, Rank>& from, const placement<Rank>& at, T* data, extent size,
                 write_mode mode) {
@@ -323,9 +325,9 @@ template <std::size_t Parts, recording_context Context, class T, int Rank, int..
 std::array<variable<T, Rank>, Parts> chunk(Context&& context, const variable<T, Rank>& x, axis_list<Axis...> along) {
     constexpr auto count = static_cast<extent>(Parts);
     static_assert(Parts > 0, "halftone: chunk makes one part or more");
-    const extent size = x.shape()[detail::only_axis<Rank>(along)], each = (size + count - 1) / count;
+    const extent size = x.shape()[detail::only_axis<Rank>(along)], each = detail::ceil_div(size, count);
     if (each * (count - 1) >= size && size != 0 && Parts > 1)
-        fail<shape_error>("chunk: ", size, " elements along an axis make ", (size + each - 1) / each, " parts of ",
+        fail<shape_error>("chunk: ", size, " elements along an axis make ", detail::ceil_div(size, each), " parts of ",
                           each, ", not ", count, "; ht::split_with_sizes takes their sizes");
     std::array<extent, Parts> sizes;
     for (std::size_t i = 0; i < Parts; ++i) sizes[i] = std::min(each, size - static_cast<extent>(i) * each);

@@ -175,7 +175,7 @@ struct attention<Device> {
         });
     }
 
-    /// With functions of the scores: kernels without matrix instructions.
+    /// The forward pass with functions of the scores: kernels without matrix instructions.
     template <class Compute, class T, class E>
     static void forward(Device& device, const attention_forward<T>& a, const attention_mod<E>& mod) {
         using namespace on_device;

@@ -5,7 +5,7 @@
 ///     ht::map(device, [](auto x, auto b) { return ht::gelu(x + b); }, x, bias, y);       // one kernel
 ///
 /// The expression's type is a template argument of the kernel: every thread loads 16 bytes of consecutive elements,
-/// evaluates each element in float (scalar.hpp, which states the errors), and rounds once.
+/// evaluates each element in float (expression/scalar.hpp, which states the errors), and rounds once.
 ///
 /// In the backward pass one kernel computes the gradients of all inputs. If one of them is summed, because its input
 /// was broadcast, a thread keeps the same columns over a piece of rows and stores one partial sum for each piece
@@ -22,6 +22,7 @@
 #include <halftone/kernel/map/device/strided.hpp>
 #include <halftone/kernel/map/fp64.hpp>
 #include <halftone/kernel/strided_copy/device.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -302,14 +303,14 @@ struct map<Device> {
         constexpr extent most_blocks = 1024, least_rows = 16;
         on_device::map_partition c{};
         while (c.across < threads && c.across < vectors) c.across *= 2;
-        extent blocks = (vectors + c.across - 1) / c.across;
+        extent blocks = detail::ceil_div(vectors, c.across);
         if (!by_column && blocks > most_blocks) blocks = most_blocks;
         c.blocks_across = simt::blocks_along_x(blocks).x;
         // Few threads add the partial sums of a column, so there should be few.
         const extent most_pieces = c.across == threads ? 256 : 1024;
-        extent each = (rows + most_pieces - 1) / most_pieces;
+        extent each = detail::ceil_div(rows, most_pieces);
         if (each < least_rows) each = least_rows;
-        c.rows = {rows, each, (rows + each - 1) / each};
+        c.rows = {rows, each, detail::ceil_div(rows, each)};
         return c;
     }
 
@@ -322,7 +323,7 @@ struct map<Device> {
             return Output::is_column ? job.partition.rows.count * job.shape.columns : job.blocks();
         }
     }
-    /// The same output, with memory for its partial sums.
+    /// The output with memory for its partial sums.
     template <class Output>
     static Output placed(Output output, [[maybe_unused]] extent floats, [[maybe_unused]] float* partials) {
         if constexpr (Output::is_summed) output.partials = {floats == 0 ? nullptr : partials, floats};

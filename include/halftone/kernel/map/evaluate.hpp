@@ -3,7 +3,7 @@
 /// Expressions on vectors: `evaluate(expression, arguments)` in the namespace of each instruction set, for CPU kernels'
 /// bodies; arguments[i] is the vector of input i.
 ///
-///     const f32 x[] = {load(a + j), load(b + j)};                // in a body, see each_set.hpp
+///     const f32 x[] = {load(a + j), load(b + j)};                // in a body, see exec/cpu/each_set.hpp
 ///     store(out + j, evaluate(e, x));
 ///
 /// Numeric contract: operators round once; a product and a sum may be fused. Functions have the errors that

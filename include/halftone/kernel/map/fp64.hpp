@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Pointwise operations, and sums over them, in double: map.hpp and sum.hpp have the rules, fp64/each.hpp the contract.
-/// Functions are <cmath>'s, within 4 ulp according to glibc's manual and the CUDA Programming Guide.
+/// Pointwise operations, and sums over them, in double: map.hpp and sum/sum.hpp have the rules, common/fp64/each.hpp
+/// the contract. Functions are <cmath>'s, within 4 ulp according to glibc's manual and the CUDA Programming Guide.
 #pragma once
 
 #include <halftone/kernel/common/fp64/each.hpp>

@@ -14,9 +14,9 @@
 ///
 /// Numeric contract: inputs are widened to float, the expression is evaluated in float with the errors that its device
 /// states (kernel/map/evaluate.hpp for the CPU), and every result is rounded once, to nearest even; with results of 16
-/// bits or fewer, gelu and silu may have an error of an eighth of half a unit in the last place (short_form.hpp).
-/// Gradients of broadcast inputs are summed in float by a tree that depends on the shape. If an input or an output is a
-/// double, all of that is in double (kernel/common/fp64/each.hpp), including constants.
+/// bits or fewer, gelu and silu may have an error of an eighth of half a unit in the last place
+/// (expression/short_form.hpp). Gradients of broadcast inputs are summed in float by a tree that depends on the shape.
+/// If an input or an output is a double, all of that is in double (kernel/common/fp64/each.hpp), including constants.
 #pragma once
 
 #include <cstddef>
@@ -147,7 +147,7 @@ map_operand operand_by_strides(const view<std::byte, Rank>& v, extent bytes, con
     return o;
 }
 
-/// The same for the views that Layout allows.
+/// A view that Layout allows, with elements of this number of bytes, as an operand of outputs of shape `target`.
 template <map_layout Layout, int Rank, int TargetRank>
 map_operand map_operand_of(const char* role, int index, const view<std::byte, Rank>& v, extent bytes,
                            const shape<TargetRank>& target) {
@@ -201,7 +201,8 @@ map_operand map_operand_of(const char* role, int index, const view<T, Rank>& v, 
 }
 [[noreturn]] void refuse_sums_beside_strides();
 
-/// The same for a view that is written to.
+/// A view that is written to as a result of shape `target`. Throws shape_error, which names the view by `role` and
+/// `index`.
 template <map_layout Layout = map_layout::rows, class T, int Rank, int TargetRank>
 map_operand map_result_of(const char* role, int index, const view<T, Rank>& v, const shape<TargetRank>& target) {
     const map_operand result = map_operand_of<Layout>(role, index, v, target);

@@ -4,9 +4,9 @@
 ///
 /// bfloat16, float16 and tfloat32 are multiplied by the matrix units. Operands of that type (floats for tfloat32) with
 /// aligned rows are loaded by asynchronous copies; unaligned ones are copied to aligned rows first if that pays
-/// (aligned_copy.hpp); others are loaded through registers. All other compute types, split<bfloat16, N> included, are
-/// multiplied in float, with the same contract. tiles.hpp chooses the partition of c and k. A device with an engine
-/// (exec/matmul_engine.hpp) uses it for the products for which it is faster.
+/// (device/aligned_copy.hpp); others are loaded through registers. All other compute types, split<bfloat16, N>
+/// included, are multiplied in float, with the same contract. device/tiles.hpp chooses the partition of c and k. A
+/// device with an engine (exec/matmul_engine.hpp) uses it for the products for which it is faster.
 ///
 /// 8-bit operands, which are exact in such a type, are multiplied by 8-bit matrix units if the GPU has them, in any
 /// layout: a linear layer's forward product, the gradient of its input and that of its weight each have another pair of
@@ -25,6 +25,7 @@
 #include <halftone/kernel/matmul/device/widened_copy.hpp>
 #include <halftone/kernel/matmul/fp64.hpp>
 #include <halftone/kernel/matmul/matmul.hpp>
+#include <halftone/number/integer.hpp>
 #include <halftone/number/split.hpp>
 
 namespace halftone {
@@ -56,11 +57,11 @@ void multiply_in_parts(Device& device, const product_operand<A>& a, const produc
                        const detail::matmul_epilogue<Operands, Results>& epilogue, row_access access, int parts,
                        const Batch& batch) {
     using kernel = typename Way::template kernel<pack<>, partial_results>;
-    const extent leading = (b.outer + 7) / 8 * 8, elements = a.outer * leading;
+    const extent leading = round_up(b.outer, 8), elements = a.outer * leading;
     const workspace::lease sums(device.scratch(),
                                 static_cast<std::size_t>(batch.count * parts * elements) * sizeof(float));
     kernel partial{a, b, {{}, {{{}, sums.as<float>(), leading}, {}}}, row_access::chunks};
-    partial.part = {(partial.panels() + parts - 1) / parts, elements};
+    partial.part = {detail::ceil_div(partial.panels(), parts), elements};
     const int count = partial.grid().z;
     const finish_kernel<Operands, Results> finish{
         {sums.as<float>(), count * elements}, leading, epilogue, access, 0, a.outer, b.outer, count, elements};
@@ -79,7 +80,7 @@ void multiply(Device& device, const product_operand<A>& a, const product_operand
     if constexpr (std::is_same_v<Batch, one_matrix>) {
         multiply_in_parts<Way>(device, a, b, epilogue, access, parts, batch);
     } else {
-        const extent bytes = parts * a.outer * ((b.outer + 7) / 8 * 8) * static_cast<extent>(sizeof(float));
+        const extent bytes = parts * a.outer * round_up(b.outer, 8) * static_cast<extent>(sizeof(float));
         const extent at_once = std::max<extent>(1, most_bytes / bytes);
         for (extent i = 0; i < batch.count; i += at_once) {
             matrix_batch some = batch;

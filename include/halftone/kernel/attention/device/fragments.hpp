@@ -205,7 +205,7 @@ struct head_tile : simt::shared_tile<T, Rows, padded_head(Head)> {
             }
         }
     }
-    /// The same tile from a row on; `row` is a multiple of 16.
+    /// The tile from a row on; `row` is a multiple of 16.
     HALFTONE_HD HALFTONE_INLINE head_tile from_row(int row) const {
         return {{this->base + static_cast<word>(row) * base_tile::row_bytes}};
     }

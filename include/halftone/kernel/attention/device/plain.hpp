@@ -11,6 +11,7 @@
 #pragma once
 
 #include <halftone/kernel/attention/device/backward.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -53,7 +54,7 @@ struct plain_tiles {
                                    Kept * columns / 4};
         const shared_span<fours> b{streamed + simt.lane() * stride * static_cast<word>(sizeof(float)), stride / 4};
         HALFTONE_UNROLL for (int r = 0; r < Kept; ++r) products[r] = 0;
-        for (int d = 0; d < (width + 3) / 4; ++d) {
+        for (int d = 0; d < detail::ceil_div(width, 4); ++d) {
             const fours y = simt.load(b, d);
             HALFTONE_UNROLL for (int r = 0; r < Kept; ++r) {
                 const fours x = simt.load(a, r * (columns / 4) + d);

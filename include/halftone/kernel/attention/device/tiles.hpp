@@ -11,6 +11,7 @@
 #include <halftone/kernel/attention/attention.hpp>
 #include <halftone/kernel/common/rows/device.hpp>
 #include <halftone/kernel/exponential.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -66,7 +67,7 @@ struct attention_problem {
     HALFTONE_HD bool is_packed() const { return query_offsets.is_there(); }
 
     HALFTONE_HD int parts(attention_side side, int rows) const {
-        return ((side == attention_side::queries ? queries : keys) + rows - 1) / rows;
+        return detail::ceil_div(side == attention_side::queries ? queries : keys, rows);
     }
     /// The grid whose blocks take `rows` rows each.
     grid_shape grid(attention_side side, int rows) const {
@@ -115,7 +116,7 @@ struct attention_problem {
     HALFTONE_HD int entry(const attention_block& b) const { return is_packed() ? 0 : b.sequence; }
 
     /// Padded so that tiles of query terms may be read to their ends.
-    HALFTONE_HD static constexpr int padded_queries(int queries) { return (queries + 63) / 64 * 64; }
+    HALFTONE_HD static constexpr int padded_queries(int queries) { return round_up(queries, 64); }
 
   private:
     /// Clamped, so that no memory outside of the tensors is accessed whatever the offsets are.

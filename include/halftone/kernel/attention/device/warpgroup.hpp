@@ -10,6 +10,7 @@
 
 #include <halftone/kernel/attention/device/tiles.hpp>
 #include <halftone/kernel/matmul/device/by_warpgroups.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -60,7 +61,7 @@ const char* why_not_warpgroups(Device& device, const detail::attention_extents& 
 template <class Device, class T>
 auto head_map(Device& device, const view<T, 4>& v, int rows) {
     const auto distance = [&](int axis) {
-        return v.extent_of(axis) > 1 ? v.stride_of(axis) : (v.extent_of(3) + 7) / 8 * 8;
+        return v.extent_of(axis) > 1 ? v.stride_of(axis) : round_up(v.extent_of(3), 8);
     };
     const simt::tile_axes axes{
         v.extent_of(3), {v.extent_of(1), v.extent_of(2), v.extent_of(0)}, {distance(1), distance(2), distance(0)}};
@@ -80,11 +81,11 @@ struct attention_schedule {
     int parts, heads, heads_at_once, blocks;
     bool in_pairs;
 
-    HALFTONE_HD HALFTONE_INLINE int units_of_head() const { return in_pairs ? (parts + 1) / 2 : parts; }
+    HALFTONE_HD HALFTONE_INLINE int units_of_head() const { return in_pairs ? detail::ceil_div(parts, 2) : parts; }
     HALFTONE_HD HALFTONE_INLINE int units() const { return heads * units_of_head(); }
     /// The number of turns of a block, in some of which it may have no tile.
     HALFTONE_HD HALFTONE_INLINE int turns() const {
-        return in_pairs ? units() / blocks * 2 + 2 : (units() + blocks - 1) / blocks;
+        return in_pairs ? units() / blocks * 2 + 2 : detail::ceil_div(units(), blocks);
     }
     HALFTONE_HD HALFTONE_INLINE attention_tile tile(int block, int turn) const {
         if (!in_pairs) return unit(turn * blocks + block, 0);

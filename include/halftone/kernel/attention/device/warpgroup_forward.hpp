@@ -21,6 +21,7 @@
 
 #include <halftone/kernel/attention/device/warpgroup.hpp>
 #include <halftone/kernel/attention/device/warpgroup_softmax.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -137,7 +138,7 @@ struct warpgroup_attention_kernel {
     }
     /// The number of blocks of keys that queries before `end` see.
     HALFTONE_HD HALFTONE_INLINE static int blocks_seen(const attention_block& here, int end) {
-        return (here.keys_seen(end) + key_rows - 1) / key_rows;
+        return detail::ceil_div(here.keys_seen(end), key_rows);
     }
 
     // ---- the producer

@@ -14,7 +14,8 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::on_device {
 
-/// As flash_attention_backward_kernel with kept keys; Pairs of warps.
+/// The kernel of the gradients of keys and values for wide heads: as flash_attention_backward_kernel with kept keys, by
+/// Pairs pairs of warps.
 template <class T, int Head, int Pairs, int StreamedRows>
 struct wide_attention_backward_kernel {
     static constexpr int threads = 64 * Pairs, kept_rows = 16 * Pairs, columns = block_columns<T>;

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include <halftone/kernel/map/cpu/job.hpp>
+#include <halftone/number/integer.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
 #pragma interface  // halftone::compiled contains the following functions that are not templates
@@ -210,7 +211,7 @@ inline strided_map_piece::strided_map_piece(const map_body& body, const strided_
 
 inline void strided_map_piece::run(extent first, extent n) const {
     constexpr extent lot = extent{4} * map_lanes;
-    const extent columns = (n + lot - 1) / lot * lot;
+    const extent columns = round_up(n, lot);
     for (int i = 0; i < count_; ++i) {
         if (is_moved(i)) begin(i, first, n, columns == n);
     }

@@ -9,6 +9,7 @@
 #include <halftone/kernel/common/rows/device.hpp>
 #include <halftone/kernel/map/expression/scalar.hpp>
 #include <halftone/kernel/map/map.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -201,7 +202,7 @@ struct map_sums_kernel {
 
     grid_shape grid() const {
         const extent pieces_in_block = threads / partition.across;
-        return {partition.blocks_across, static_cast<int>((partition.rows.count + pieces_in_block - 1) / pieces_in_block), 1};
+        return {partition.blocks_across, static_cast<int>(detail::ceil_div(partition.rows.count, pieces_in_block)), 1};
     }
     extent blocks() const { return static_cast<extent>(grid().x) * grid().y; }
 

@@ -19,6 +19,7 @@
 
 #include <halftone/config.hpp>
 #include <halftone/kernel/map/expression/function.hpp>
+#include <halftone/number/constants.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -28,7 +29,7 @@ namespace symbolic {
 /// The logarithm of a to base 2.
 template <expression A>
 HALFTONE_HD constexpr auto log2(const A& a) {
-    return 1.4426950408889634 * symbolic::log(a);
+    return halftone::detail::log2_of_e_in_double * symbolic::log(a);
 }
 /// The logarithm of a to base 10.
 template <expression A>

@@ -22,6 +22,7 @@
 #include <halftone/kernel/map/expression/expression.hpp>
 #include <halftone/kernel/map/expression/short_form.hpp>
 #include <halftone/number/classify.hpp>
+#include <halftone/number/constants.hpp>
 
 #include <halftone/number/precise/begin.hpp>
 namespace halftone {
@@ -74,12 +75,12 @@ HALFTONE_HD inline float gelu_exponent(float square) {
 }
 HALFTONE_KERNEL template <class T>
 HALFTONE_HD inline float apply(op::short_form<op::silu, T>, const float& x) {
-    return over_one_and_power(x, x * -1.44269504088896341f);
+    return over_one_and_power(x, x * -halftone::detail::log2_of_e);
 }
 HALFTONE_KERNEL template <class T>
 HALFTONE_HD inline float apply(op::short_form<op::silu_derivative, T>, const float& a) {
     const float x = within(a, 40.0f);
-    return over_one_and_power_derivative(x, x * -1.44269504088896341f, 1.0f);
+    return over_one_and_power_derivative(x, x * -halftone::detail::log2_of_e, 1.0f);
 }
 HALFTONE_KERNEL template <class T>
 HALFTONE_HD inline float apply(op::short_form<op::gelu, T>, const float& x) {

@@ -13,6 +13,7 @@
 #include <type_traits>
 
 #include <halftone/kernel/matmul/device/operand.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -36,13 +37,13 @@ struct aligned_copy_kernel {
 
     grid_shape grid() const {
         const int chunks = each * across;
-        return simt::blocks_along_x(extent{parts_of_line()} * ((chunks_of_line() + chunks - 1) / chunks));
+        return simt::blocks_along_x(extent{parts_of_line()} * detail::ceil_div(chunks_of_line(), chunks));
     }
-    HALFTONE_HD HALFTONE_INLINE int chunks_of_line() const { return (length + in_chunk - 1) / in_chunk; }
+    HALFTONE_HD HALFTONE_INLINE int chunks_of_line() const { return detail::ceil_div(length, in_chunk); }
     /// The number of parts of a row that blocks copy.
     HALFTONE_HD HALFTONE_INLINE int parts_of_line() const {
         const int lines_of_block = threads / across;
-        return (lines + lines_of_block - 1) / lines_of_block;
+        return detail::ceil_div(lines, lines_of_block);
     }
 
     HALFTONE_KERNEL template <class Simt>
@@ -132,7 +133,7 @@ class aligned_copy {
     static bool is_needed(const product_operand<T>& o) { return o.access != row_access::chunks; }
     static extent leading_of(const product_operand<T>& o) {
         constexpr extent in_chunk = 16 / static_cast<extent>(sizeof(T));
-        return (o.length() + in_chunk - 1) / in_chunk * in_chunk;
+        return round_up(o.length(), in_chunk);
     }
     static std::size_t bytes_of(const product_operand<T>& o) {
         return static_cast<std::size_t>(o.lines() * leading_of(o)) * sizeof(T);

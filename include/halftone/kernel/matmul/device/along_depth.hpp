@@ -10,6 +10,7 @@
 #pragma once
 
 #include <halftone/kernel/matmul/device/operand.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -29,10 +30,8 @@ struct along_depth_kernel {
     extent leading;
     bool has_vectors;
 
-    grid_shape grid() const {
-        return simt::blocks_along_x(tiles_across() * ((leading + depth_tile - 1) / depth_tile));
-    }
-    HALFTONE_HD HALFTONE_INLINE int tiles_across() const { return (from.outer + outer_tile - 1) / outer_tile; }
+    grid_shape grid() const { return simt::blocks_along_x(tiles_across() * detail::ceil_div(leading, depth_tile)); }
+    HALFTONE_HD HALFTONE_INLINE int tiles_across() const { return detail::ceil_div(from.outer, outer_tile); }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
@@ -73,7 +72,7 @@ class depth_copy {
     depth_copy(Device& device, const product_operand<T>& from)
         : operand(from),
           from_(from),
-          leading_((from.depth + alignment - 1) / alignment * alignment),
+          leading_(round_up(from.depth, alignment)),
           lease_(device.scratch(), is_needed() ? static_cast<std::size_t>(from.outer * leading_) : 0) {
         if (!is_needed()) return;
         operand.elements = {lease_.template as<T>(), from.outer * leading_};

@@ -7,6 +7,7 @@
 #include <halftone/exec/matmul_engine.hpp>
 #include <halftone/kernel/matmul/device/along_depth.hpp>
 #include <halftone/kernel/matmul/device/finish.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -57,7 +58,7 @@ inline engine_result result_by_engine(
     const bool is_same = e.operands.first.data == c.data && e.operands.first.stride == c.stride;
     return is_same ? engine_result{c.data, c.stride, element_type::float32, 1} : engine_result{};
 }
-/// The same, with factors.
+/// What an engine stores for an epilogue of sums with factors.
 template <class Operands, class Results>
 engine_result result_by_engine(const detail::matmul_epilogue<detail::scaled_sums<Operands>, Results>& e) {
     engine_result r = result_by_engine(detail::matmul_epilogue<Operands, Results>{e.operands.operands, e.results});
@@ -109,7 +110,7 @@ bool multiply_described(Device& device, const product_operand<A>& a, const produ
     }
 
     p.end = product_end::kernel;
-    p.c_leading = (n + 7) / 8 * 8;
+    p.c_leading = round_up(n, 8);
     const extent each = std::max<extent>(1, most_staged_bytes / (p.c_leading * 4) / 128) * 128;  // rows in a piece
     const workspace::lease sums(device.scratch(),
                                 static_cast<std::size_t>(std::min(each, m) * p.c_leading) * sizeof(float));

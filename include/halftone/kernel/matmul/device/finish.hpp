@@ -11,6 +11,7 @@
 #include <halftone/kernel/map/expression/scalar.hpp>
 #include <halftone/kernel/matmul/device/operand.hpp>
 #include <halftone/kernel/matmul/epilogue.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -118,7 +119,8 @@ HALFTONE_HD HALFTONE_INLINE void finish_row(Simt simt, const detail::matmul_epil
     run_part(simt, finish_row_part<N, Operands, Results>{epilogue, access, row, column, columns, sums});
 }
 
-/// The same for another matrix of a batch, at this distance in elements; operands have the results' distances.
+/// An epilogue's operands and results for another matrix of a batch, at this distance in elements, which all of them
+/// have.
 template <class T>
 HALFTONE_HD HALFTONE_INLINE detail::column_operand<T> offset_by(const detail::column_operand<T>& o, extent) {
     return o;
@@ -170,7 +172,7 @@ struct part_of_depth {
     int panels = std::numeric_limits<int>::max();  // in each part; the last one may have fewer
     extent elements = 0;                           // distance between the parts' matrices
 
-    HALFTONE_HD HALFTONE_INLINE int count(int all) const { return all <= panels ? 1 : (all + panels - 1) / panels; }
+    HALFTONE_HD HALFTONE_INLINE int count(int all) const { return all <= panels ? 1 : detail::ceil_div(all, panels); }
     HALFTONE_HD HALFTONE_INLINE int first(int part) const { return part * panels; }
     HALFTONE_HD HALFTONE_INLINE int length(int all, int first) const {
         return all - first < panels ? all - first : panels;
@@ -228,7 +230,7 @@ struct finish_kernel {
     }
 
   private:
-    HALFTONE_HD HALFTONE_INLINE int eights() const { return (columns + 7) / 8; }
+    HALFTONE_HD HALFTONE_INLINE int eights() const { return detail::ceil_div(columns, 8); }
 };
 
 template <class T>

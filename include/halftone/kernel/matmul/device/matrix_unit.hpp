@@ -23,6 +23,7 @@
 #include <halftone/kernel/matmul/device/finish.hpp>
 #include <halftone/kernel/matmul/device/panel.hpp>
 #include <halftone/kernel/matmul/device/staged_rows.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -253,13 +254,13 @@ struct matrix_unit_kernel {
         finish(simt, first, part.end(number, epilogue), sums);
     }
 
-    HALFTONE_HD HALFTONE_INLINE int panels() const { return (a.depth + tiling::depth - 1) / tiling::depth; }
+    HALFTONE_HD HALFTONE_INLINE int panels() const { return detail::ceil_div(a.depth, tiling::depth); }
 
   private:
     using accumulators = typename product::accumulators;
 
-    HALFTONE_HD HALFTONE_INLINE int tiles_m() const { return (a.outer + tiling::tile_m - 1) / tiling::tile_m; }
-    HALFTONE_HD HALFTONE_INLINE int tiles_n() const { return (b.outer + tiling::tile_n - 1) / tiling::tile_n; }
+    HALFTONE_HD HALFTONE_INLINE int tiles_m() const { return detail::ceil_div(a.outer, tiling::tile_m); }
+    HALFTONE_HD HALFTONE_INLINE int tiles_n() const { return detail::ceil_div(b.outer, tiling::tile_n); }
 
     /// The position of a block's tile.
     HALFTONE_HD HALFTONE_INLINE tile_place first_of(int block) const {

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <halftone/kernel/matmul/device/finish.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -150,11 +151,11 @@ struct multiply_add_kernel {
     part_of_depth part{};
 
     grid_shape grid() const {
-        const extent tiles_n = (static_cast<extent>(b.outer) + tiling::tile_n - 1) / tiling::tile_n;
+        const extent tiles_n = detail::ceil_div(static_cast<extent>(b.outer), tiling::tile_n);
         return {simt::blocks_along_x(tiles_m() * tiles_n).x, 1, part.count(panels())};
     }
-    HALFTONE_HD HALFTONE_INLINE int tiles_m() const { return (a.outer + tiling::tile_m - 1) / tiling::tile_m; }
-    HALFTONE_HD HALFTONE_INLINE int panels() const { return (a.depth + depth - 1) / depth; }
+    HALFTONE_HD HALFTONE_INLINE int tiles_m() const { return detail::ceil_div(a.outer, tiling::tile_m); }
+    HALFTONE_HD HALFTONE_INLINE int panels() const { return detail::ceil_div(a.depth, depth); }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {

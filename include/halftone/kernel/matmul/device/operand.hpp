@@ -51,14 +51,15 @@ struct product_operand {
     }
 };
 
-/// The same for another matrix of a batch, at this distance in elements.
+/// The operand for another matrix of a batch, at this distance in elements.
 template <class T>
 HALFTONE_HD HALFTONE_INLINE product_operand<T> offset_by(product_operand<T> o, extent by) {
     o.elements.data += by;
     return o;
 }
 
-/// Of a view (outer, depth), at least one axis of which is contiguous.
+/// A view (outer, depth), at least one axis of which is contiguous, as an operand. Throws argument_error for an extent
+/// that kernels' indices cannot count.
 template <class T>
 product_operand<std::remove_const_t<T>> make_operand(const view<T, 2>& v) {
     const extent outer = v.extent_of(0), depth = v.extent_of(1);

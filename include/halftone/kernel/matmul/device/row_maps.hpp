@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include <halftone/kernel/matmul/device/operand.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -53,8 +54,8 @@ auto maps_of_rows(Device& device, const T* data, extent columns, extent rows, ex
     for (int set = 0; set < most_row_sets; ++set) {
         const T* const from = data + set * leading;
         const int before = offset_in_chunk(from);
-        all.maps[set] = set < sets ? device.tile_map(from - before, columns + before, (rows - set + sets - 1) / sets,
-                                                     sets * leading, box_rows)
+        all.maps[set] = set < sets ? device.tile_map(from - before, columns + before,
+                                                     detail::ceil_div(rows - set, sets), sets * leading, box_rows)
                                    : all.maps[0];
     }
     return all;

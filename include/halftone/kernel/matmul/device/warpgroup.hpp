@@ -23,6 +23,7 @@
 
 #include <halftone/kernel/matmul/device/row_maps.hpp>
 #include <halftone/kernel/matmul/device/staged_rows.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -40,7 +41,7 @@ HALFTONE_HD HALFTONE_INLINE int set_of(int tile, int sets) { return sets == 1 ? 
 HALFTONE_HD HALFTONE_INLINE int within_set(int tile, int sets) { return sets == 1 ? tile : tile / most_row_sets; }
 /// The number of tiles from above to below.
 HALFTONE_HD HALFTONE_INLINE int tiles_of_rows(int rows, int sets, int tile_m) {
-    return sets * ((within_set(rows + sets - 1, sets) + tile_m - 1) / tile_m);
+    return sets * detail::ceil_div(within_set(rows + sets - 1, sets), tile_m);
 }
 
 /// A tile of c, whose rows are counted within a set of rows, and the part of k that is summed.
@@ -111,7 +112,7 @@ struct warpgroup_kernel {
         }
     }
 
-    HALFTONE_HD HALFTONE_INLINE int panels() const { return (k + tiling::depth - 1) / tiling::depth; }
+    HALFTONE_HD HALFTONE_INLINE int panels() const { return detail::ceil_div(k, tiling::depth); }
 
   private:
     /// The next slot, and how often the ring has wrapped around: phases of a barrier alternate between 0 and 1.
@@ -135,7 +136,7 @@ struct warpgroup_kernel {
     HALFTONE_HD HALFTONE_INLINE static word slot_at(int slot) { return static_cast<word>(slot) * tiling::slot_bytes; }
 
     HALFTONE_HD HALFTONE_INLINE int tiles_m() const { return tiles_of_rows(m, sets, tiling::tile_m); }
-    HALFTONE_HD HALFTONE_INLINE int tiles_n() const { return (n + most_offset + tiling::tile_n - 1) / tiling::tile_n; }
+    HALFTONE_HD HALFTONE_INLINE int tiles_n() const { return detail::ceil_div(n + most_offset, tiling::tile_n); }
     HALFTONE_HD HALFTONE_INLINE int count() const { return tiles_m() * tiles_n() * part.count(panels()); }
 
     HALFTONE_HD HALFTONE_INLINE warpgroup_work work(int number) const {
@@ -383,7 +384,7 @@ struct warpgroup_kernel {
 template <class Device, class T>
 auto panel_maps(Device& device, const product_operand<T>& o, int outer, int sets) {
     constexpr extent in_chunk = 16 / static_cast<extent>(sizeof(T));
-    const extent length = o.length(), line_stride = (length + in_chunk - 1) / in_chunk * in_chunk;
+    const extent length = o.length(), line_stride = round_up(length, in_chunk);
     return maps_of_rows(device, o.elements.data, length, o.lines(), o.leading > 0 ? o.leading : line_stride,
                         o.axis == along::depth ? outer : 64, sets);
 }
@@ -392,7 +393,7 @@ template <class Device, class Map, class Results>
 row_maps<Map> result_maps(Device& device, const Results& results, extent rows, extent columns, int sets, bool in_bulk,
                           const row_maps<Map>& otherwise) {
     if constexpr (is_copied_in_bulk<Results>) {
-        const extent leading = rows <= 1 ? (columns + 7) / 8 * 8 : results.first.stride;
+        const extent leading = rows <= 1 ? round_up(columns, 8) : results.first.stride;
         if (in_bulk) return maps_of_rows(device, results.first.data, columns, rows, leading, 16, sets);
     }
     return otherwise;

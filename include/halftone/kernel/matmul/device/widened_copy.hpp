@@ -10,6 +10,7 @@
 
 #include <halftone/kernel/convert/device.hpp>
 #include <halftone/kernel/matmul/device/operand.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -22,7 +23,7 @@ class widened_copy {
 
     template <class Device, class From>
     widened_copy(Device& device, const product_operand<From>& from)
-        : operand{{}, (from.length() + 7) / 8 * 8, from.outer, from.depth, from.axis, row_access::chunks},
+        : operand{{}, round_up(from.length(), 8), from.outer, from.depth, from.axis, row_access::chunks},
           lease_(device.scratch(), static_cast<std::size_t>(from.lines() * operand.leading) * sizeof(T)) {
         T* const to = lease_.template as<T>();
         const extent lines = from.lines(), length = from.length();
