@@ -31,16 +31,19 @@ static_assert(_MSVC_LANG >= 202002L, "halftone: needs C++20; compile with /std:c
 #define HALFTONE_ABI v0_1_0
 #endif
 
-// The library halftone::compiled is built without these flags, by compilers that know `extern template` and
-// `#pragma interface`. With any other compiler or flags every template is compiled where it is used.
+// The library halftone::compiled is built without these flags, by compilers that know `extern template`. With any other compiler or flags every template is compiled where it is used.
 #if defined(__FAST_MATH__) || defined(HALFTONE_NO_RANGES) || defined(_MSC_VER) || !defined(__GNUC__)
 #undef HALFTONE_COMPILED
 #endif
 
-// The bodies of longer functions that are no templates follow their declarations between
-// `#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)` and `#endif`. Sources that
-// have the library do not read them, which saves 20 to 37% of their time; src/functions.cpp does, and contains these functions
-// since their headers say `#pragma interface`. clang++ has no such pragma and reads them everywhere.
+// Longer functions that are no templates have their bodies in NAME.body.hpp, which NAME.hpp includes at its end where HALFTONE_OUT_OF_LINE is
+// defined. It stands before each body. Without the library a body is inline; with it only src/functions.cpp reads them, which makes them
+// the library's, and saves other sources 20 to 37% of their time.
+#if !defined(HALFTONE_COMPILED)
+#define HALFTONE_OUT_OF_LINE inline
+#elif defined(HALFTONE_COMPILED_FUNCTIONS)
+#define HALFTONE_OUT_OF_LINE
+#endif
 
 /// Marks a function that runs on the host and on the device.
 #if defined(__CUDACC__)

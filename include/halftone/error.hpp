@@ -14,10 +14,6 @@
 
 #include <halftone/config.hpp>
 
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled contains the following functions that are not templates
-#endif
-
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
@@ -78,16 +74,6 @@ template <class Error>
     throw Error(sentence_of(parts));
 }
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
-
-inline std::string sentence_of(std::initializer_list<sentence_part> parts) {
-    std::ostringstream out;
-    for (const sentence_part& part : parts) part.print(out, part.value);
-    return out.str();
-}
-
-#endif
-
 }  // namespace detail
 
 /// Throws `Error` with the given parts as its message. Never inlined, so that its callers stay small enough to be
@@ -99,3 +85,7 @@ template <class Error, class... Parts>
 
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
+
+#if defined(HALFTONE_OUT_OF_LINE)
+#include <halftone/error.body.hpp>
+#endif

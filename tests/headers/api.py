@@ -48,14 +48,14 @@ def lines_of(file, cache={}):
     return cache[file]
 
 
-def tags():
-    """The tags of all headers, with scopes as users write them."""
+def tags(with_bodies=False):
+    """The tags of all headers, with scopes as users write them; of NAME.body.hpp, which declares nothing for others, only if asked."""
     command = ['ctags', '-R', '--languages=C++', '--langmap=C++:+.cuh', '--fields=+sKna', '--kinds-C++=+p', '-f', '-',
                'include']
     found = []
     for line in subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines():
         name, file, rest = line.split('\t', 2)
-        if not file.endswith(('.hpp', '.cuh')):
+        if not file.endswith(('.hpp', '.cuh')) or file.endswith('.body.hpp') and not with_bodies:
             continue
         fields = rest[rest.index(';"') + 3:].split('\t')
         values = dict(field.split(':', 1) for field in fields[1:] if ':' in field)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Checks the structure of the source tree without compiling: a header includes only headers of lower floors or of its own floor; there
 # are no include cycles; every file begins with its SPDX line; no header exceeds 600 lines without a reason near its top; the folders of
-# operations in kernel/, and autodiff/ and observe/, contain the expected files; headers leave at most eleven macros named HALFTONE_*
+# operations in kernel/, and autodiff/ and observe/, contain the expected files; headers leave at most twelve macros named HALFTONE_*
 # defined; a header that names a SIMD body includes what the body includes; no script pipes into grep -q; each source of a test
 # program has a namespace of its own; and headers divide and round up by one function (rounding.py).
 set -euo pipefail
@@ -47,22 +47,17 @@ if ! grep -q "^#define HALFTONE_ABI v$version\$" include/halftone/config.hpp; th
     status=1
 fi
 
-# What says `#pragma interface` is compiled in src/functions.cpp, else programs would not link.
-for header in $(grep -rl '^#pragma interface' include); do
-    if ! grep -q "^#pragma implementation \"${header##*/}\"\$" src/functions.cpp; then
-        echo "$header: says #pragma interface, and src/functions.cpp does not implement ${header##*/}"
+# What only src/functions.cpp reads stands in a file of its own: no condition about the library spans code.
+for header in $(grep -rl '^#if.*HALFTONE_COMPILED_FUNCTIONS' include | grep -v '^include/halftone/config.hpp$'); do
+    echo "$header: has bodies for src/functions.cpp alone, which belong into its .body.hpp"
+    status=1
+done
+for body in $(find include -name '*.body.hpp'); do
+    if [[ $(tail -n 3 "${body%.body.hpp}.hpp") != "#if defined(HALFTONE_OUT_OF_LINE)"$'\n'"#include <${body#include/}>"$'\n'"#endif" ]]; then
+        echo "${body%.body.hpp}.hpp: does not end with its bodies, ${body#include/}"
         status=1
     fi
 done
-# So must a header say that keeps bodies from sources that have the library.
-for header in $(grep -rl '^#if.*HALFTONE_COMPILED_FUNCTIONS' include); do
-    if ! grep -q '^#pragma interface' "$header"; then
-        echo "$header: has bodies for src/functions.cpp alone, and does not say #pragma interface"
-        status=1
-    fi
-done
-
-if command -v python3 >/dev/null 2>&1; then python3 tests/headers/rounding.py || status=1; fi
 
 cd include
 find halftone \( -name '*.hpp' -o -name '*.cuh' \) -print0 | LC_ALL=C sort -z |

@@ -65,7 +65,7 @@ def code_of(text):
 def names_of(files, is_qualified):
     """{name: the headers that declare it in a namespace}; where it is not told by one, without names that members have, too."""
     declared, members = collections.defaultdict(set), set()
-    for tag in api.tags() + list(api.others(files)):
+    for tag in api.tags(with_bodies=True) + list(api.others(files)):
         if tag.scope_kind != 'namespace':
             if tag.name != tag.scope.split('::')[-1]:  # a constructor
                 members.add(tag.name)

@@ -5,8 +5,7 @@
 /// halftone::compiled does; sources then do not compile these kernels again. Kernels of other types are compiled where
 /// they are used, as without the library.
 ///
-/// Functions that are not templates are in the library, too, if their header says `#pragma interface`: g++ then expects
-/// them elsewhere, but may still inline them.
+/// Functions that are not templates are in the library, too, if their bodies stand in a NAME.body.hpp (config.hpp).
 ///
 /// The inline namespace contains the whole version and the flags that change results. So sources with another version
 /// do not link to the library, and with -ffast-math everything is compiled where it is used.

@@ -26,10 +26,6 @@
 #include <halftone/number/tfloat32.hpp>
 #include <halftone/tensor/shape.hpp>
 
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled contains the following functions that are not templates
-#endif
-
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
@@ -130,26 +126,10 @@ class engine_slot {
     std::unique_ptr<matmul_engine> engine_;
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
-
-inline engine_slot::engine_slot(engine_use use) : use_(use) {
-    if (const char* name = std::getenv("HALFTONE_MATMUL"); name != nullptr && *name != '\0') {
-        use_ = std::strcmp(name, "halftone") == 0 ? engine_use::never : engine_use::always;
-        if (use_ == engine_use::always) asked_for_ = name;
-    }
-}
-
-inline matmul_engine* engine_slot::engine_for(const product_description& p) const {
-    if (asked_for_ != nullptr && (engine_ == nullptr || std::strcmp(asked_for_, engine_->name()) != 0)) {
-        fail<argument_error>("matmul: HALFTONE_MATMUL is ", asked_for_, "; this device has ",
-                             engine_ == nullptr ? "no engine" : engine_->name(), " in addition to halftone");
-    }
-    if (engine_ == nullptr || use_ == engine_use::never) return nullptr;
-    return (use_ == engine_use::always || engine_->prefers(p)) && engine_->can(p) ? engine_.get() : nullptr;
-}
-
-#endif
-
 }  // namespace detail
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
+
+#if defined(HALFTONE_OUT_OF_LINE)
+#include <halftone/exec/matmul_engine.body.hpp>
+#endif

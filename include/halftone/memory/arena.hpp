@@ -14,15 +14,6 @@
 #include <string>
 
 #include <halftone/memory/block_allocator.hpp>
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
-#include <halftone/memory/caching_blocks.hpp>
-#include <halftone/memory/growable_blocks.hpp>
-#include <halftone/memory/planned_blocks.hpp>
-#endif
-
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled contains the following functions that are not templates
-#endif
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -72,40 +63,9 @@ class arena {
     std::size_t live_ = 0, peak_ = 0;
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
-
-inline std::byte* arena::allocate(std::size_t bytes) {
-    bytes = round_up(std::max<std::size_t>(bytes, 1), block_alignment);
-    std::byte* const block = blocks_->allocate(bytes);
-    live_ += bytes;
-    peak_ = std::max(peak_, live_);
-    source_->usage().add(bytes, kind_, block);
-    return block;
-}
-
-inline void arena::deallocate(std::byte* block, std::size_t bytes) noexcept {
-    bytes = round_up(std::max<std::size_t>(bytes, 1), block_alignment);
-    live_ -= bytes;
-    source_->usage().remove(bytes, kind_, block);
-    blocks_->deallocate(block, bytes);
-}
-
-inline std::unique_ptr<detail::block_allocator> arena::allocator_for(memory_resource& source, memory_kind kind) {
-    switch (source.arenas()) {
-        case arena_kind::planned:
-            return std::make_unique<detail::planned_blocks>(source, kind);
-        case arena_kind::caching:
-            return std::make_unique<detail::caching_blocks>(source, kind);
-        case arena_kind::growable:
-            if (source.page_bytes() != 0) return std::make_unique<detail::growable_blocks>(source, kind);
-            break;
-        case arena_kind::segments:
-            break;
-    }
-    return std::make_unique<detail::segment_blocks>(source, kind);
-}
-
-#endif
-
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
+
+#if defined(HALFTONE_OUT_OF_LINE)
+#include <halftone/memory/arena.body.hpp>
+#endif

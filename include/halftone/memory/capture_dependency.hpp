@@ -15,10 +15,6 @@
 
 #include <halftone/config.hpp>
 
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled contains the following functions that are not templates
-#endif
-
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
@@ -102,37 +98,10 @@ inline void capture_dependency_list::note_refusal() const {
     for (capture_dependency* f : all_) f->note_refusal();
 }
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
-
-inline capture_dependency::capture_dependency(capture_dependency_list* list, const char* what)
-    : list_(list), what_(what) {
-    if (list_ == nullptr) return;
-    list_->all_.push_back(this);
-    change();
-}
-
-inline capture_dependency_list::snapshot capture_dependency_list::now() const {
-    snapshot all;
-    for (const capture_dependency* f : all_) all.push_back({f->number_, f->what_});
-    return all;
-}
-
-inline const char* capture_dependency_list::first_change_since(const snapshot& before) const {
-    for (const state& old : before) {
-        const auto is_it = [&](const capture_dependency* f) { return f->number_ == old.number; };
-        if (std::none_of(all_.begin(), all_.end(), is_it)) return old.what;
-    }
-    return nullptr;
-}
-
-inline bool capture_dependency_list::settle() const {
-    bool wants_more = false;
-    for (capture_dependency* f : all_) wants_more = f->settle() || wants_more;
-    return wants_more;
-}
-
-#endif
-
 }  // namespace detail
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
+
+#if defined(HALFTONE_OUT_OF_LINE)
+#include <halftone/memory/capture_dependency.body.hpp>
+#endif

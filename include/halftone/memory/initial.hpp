@@ -15,10 +15,6 @@
 #include <halftone/number/normal.hpp>
 #include <halftone/number/philox.hpp>
 
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled contains the following functions that are not templates
-#endif
-
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
@@ -57,25 +53,11 @@ void fill_initial(const initial& values, std::byte* target, std::size_t first, s
     }
 }
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
-
-inline void check_initial(const char* leaf, const initial& values) {
-    const auto is_spread = [](float x) { return is_finite(x) && x >= 0; };
-    if (!is_finite(values.mean) || !is_spread(values.deviation) || !is_spread(values.bound)) {
-        fail<argument_error>("store: ", leaf, " begins with mean ", values.mean, ", deviation ", values.deviation,
-                             ", bound ", values.bound, "; expected finite numbers, deviation and bound 0 or more");
-    }
-    if (values.deviation != 0 && values.bound != 0) {
-        fail<argument_error>(
-            "store: ", leaf,
-            " begins with both a deviation (normally distributed) and a bound (uniformly distributed); "
-            "expected at most one of them");
-    }
-}
-
-#endif
-
 }  // namespace detail
 
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
+
+#if defined(HALFTONE_OUT_OF_LINE)
+#include <halftone/memory/initial.body.hpp>
+#endif

@@ -12,10 +12,6 @@
 
 #include <halftone/memory/store_entry.hpp>
 
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled contains the following functions that are not templates
-#endif
-
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
@@ -23,33 +19,10 @@ namespace detail {
 /// The three largest layers, by name, each with its bytes.
 std::string largest_layers(const std::vector<store_entry>& entries, const std::vector<store_group>& groups);
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
-
-inline std::string largest_layers(const std::vector<store_entry>& entries, const std::vector<store_group>& groups) {
-    std::vector<std::pair<std::string, std::size_t>> layers;
-    for (const store_entry& e : entries) {
-        std::size_t end = e.path.find('.', e.path.find('.') + 1);  // two components, without the parameter's name
-        if (end == std::string::npos) end = e.path.rfind('.');
-        const std::string name = e.path.substr(0, end);
-        const store_group& g = groups[e.group];
-        const std::size_t bytes = e.count * ((e.master == store_entry::nowhere ? 0 : g.param_bytes) + g.copy_bytes);
-        const auto same = [&name](const auto& l) { return l.first == name; };
-        const auto at = std::find_if(layers.begin(), layers.end(), same);
-        if (at == layers.end()) {
-            layers.emplace_back(name, bytes);
-        } else {
-            at->second += bytes;
-        }
-    }
-    std::stable_sort(layers.begin(), layers.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
-    std::string text;
-    for (std::size_t i = 0; i < std::min<std::size_t>(3, layers.size()); ++i)
-        text += (i == 0 ? "" : ", ") + layers[i].first + ' ' + std::to_string(layers[i].second);
-    return text;
-}
-
-#endif
-
 }  // namespace detail
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
+
+#if defined(HALFTONE_OUT_OF_LINE)
+#include <halftone/memory/largest_layers.body.hpp>
+#endif

@@ -13,10 +13,6 @@
 
 #include <halftone/memory/resource.hpp>
 
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled contains the following functions that are not templates
-#endif
-
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
@@ -82,26 +78,9 @@ class planned_memory final : public memory_resource {
     std::vector<value> values_;
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
-
-inline void planned_memory::write(void* to, const void* from, std::size_t bytes) {
-    if (bytes == 0 || bytes > most_remembered) return;
-    clear(to, bytes);
-    const auto* const first = static_cast<const std::byte*>(from);
-    values_.push_back({to, {first, first + bytes}});
-}
-
-inline void planned_memory::read(void* to, const void* from, std::size_t bytes) {
-    if (bytes == 0) return;
-    const auto found = find(from);
-    if (found != values_.end() && found->bytes.size() == bytes) {
-        std::memcpy(to, found->bytes.data(), bytes);
-    } else {
-        std::memset(to, 0, bytes);
-    }
-}
-
-#endif
-
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
+
+#if defined(HALFTONE_OUT_OF_LINE)
+#include <halftone/memory/planned.body.hpp>
+#endif

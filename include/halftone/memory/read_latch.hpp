@@ -14,10 +14,6 @@
 
 #include <halftone/config.hpp>
 
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled contains the following functions that are not templates
-#endif
-
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
@@ -41,22 +37,10 @@ class read_latch {
     mutable std::condition_variable changed_;
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
-
-inline void read_latch::end() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    readers_.fetch_sub(1, std::memory_order_release);
-    changed_.notify_all();
-}
-
-inline void read_latch::wait() const {
-    if (readers_.load(std::memory_order_acquire) == 0) return;
-    std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait(lock, [this] { return readers_.load(std::memory_order_acquire) == 0; });
-}
-
-#endif
-
 }  // namespace detail
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
+
+#if defined(HALFTONE_OUT_OF_LINE)
+#include <halftone/memory/read_latch.body.hpp>
+#endif

@@ -18,16 +18,9 @@
 #include <halftone/memory/host_pages.hpp>
 #include <halftone/memory/usage.hpp>
 #include <halftone/number/integer.hpp>
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
-#include <halftone/memory/arena_plans.hpp>
-#endif
 
 #if defined(__linux__)
 #include <sys/mman.h>
-#endif
-
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled contains the following functions that are not templates
 #endif
 
 namespace halftone {
@@ -58,9 +51,6 @@ constexpr const char* name(arena_kind kind) {
 namespace detail {
 class arena_plans;
 std::shared_ptr<arena_plans> make_arena_plans();
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
-inline std::shared_ptr<arena_plans> make_arena_plans() { return std::make_shared<arena_plans>(); }
-#endif
 }  // namespace detail
 
 /// A source of memory that counts what it allocates. Not thread-safe.
@@ -269,129 +259,9 @@ class buffer {
     memory_kind kind_ = memory_kind::other;
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
-
-inline std::byte* memory_resource::allocate(std::size_t bytes, memory_kind kind) {
-    std::byte* block = reserve(bytes, kind);
-    usage_.add(round_up(bytes, block_alignment), kind, block);
-    return block;
-}
-
-inline std::byte* memory_resource::reserve(std::size_t bytes, memory_kind kind) {
-    std::byte* block = try_reserve(bytes, kind);
-    if (block == nullptr) {
-        release_cached();
-        block = try_reserve(bytes, kind);
-    }
-    if (block == nullptr) refuse(bytes, kind);
-    return block;
-}
-
-inline std::byte* memory_resource::try_reserve(std::size_t bytes, memory_kind kind) {
-    expect_no_capture_for(bytes, kind);
-    free_deferred();
-    if (overflows(bytes)) return nullptr;
-    bytes = round_up(bytes, block_alignment);
-    std::byte* block = usage_.allows(bytes, kind) ? obtain(bytes) : nullptr;
-    if (block != nullptr) usage_.add_block(bytes, kind, block);
-    return block;
-}
-
-inline void memory_resource::unreserve(std::byte* block, std::size_t bytes, memory_kind kind) noexcept {
-    bytes = round_up(bytes, block_alignment);
-    usage_.remove_block(bytes, kind, block);
-    give_back({block, bytes, false});
-}
-
-inline void memory_resource::release_cached() {
-    expect_no_capture("memory is returned to the system; do it before the step");
-    capture_dependencies_.release_cached();
-    free_deferred();
-    trim();
-}
-
-inline bool memory_resource::try_commit(std::byte* at, std::size_t bytes, memory_kind kind) {
-    expect_no_capture_for(bytes, kind);
-    free_deferred();
-    if (!usage_.allows(bytes, kind) || !commit(at, bytes)) return false;
-    usage_.add_block(bytes, kind, at);
-    return true;
-}
-
-inline void memory_resource::decommit(std::byte* at, std::size_t bytes, memory_kind kind) {
-    expect_no_capture("memory is returned to the system; do it before the step");
-    uncommit(at, bytes);
-    usage_.remove_block(bytes, kind, at);
-}
-
-inline void memory_resource::expect_no_capture(const char* sentence) const {
-    if (is_capturing_) fail<capture_error>("captured step: ", sentence);
-    if (const char* const who = captured_by_others()) fail<capture_error>("captured stream: ", who, ", and ", sentence);
-}
-
-inline void memory_resource::free_now(const given_back& each) noexcept {
-    if (each.is_range) {
-        release_range({each.block, each.bytes});
-    } else {
-        release(each.block, each.bytes);
-    }
-}
-
-inline void memory_resource::give_back(const given_back& each) noexcept {
-    if (is_capturing_ || captured_by_others() != nullptr) {
-        deferred_.push_back(each);  // freeing it now would become part of the graph
-    } else {
-        free_deferred();
-        free_now(each);
-    }
-}
-
-inline void memory_resource::expect_no_capture_for(std::size_t bytes, memory_kind kind) const {
-    if (is_capturing_) {
-        fail<capture_error>(
-            "captured step: ", bytes, " bytes are requested inside the step, for ", name(kind),
-            "; make tapes, accumulators and tensors before it, and let its first run need what all need");
-    }
-    if (const char* const who = captured_by_others()) {
-        fail<capture_error>("captured stream: ", bytes, " bytes are requested for ", name(kind), ", while ", who,
-                            ", and a graph would own them; do the same work once before the capture on the same "
-                            "context, or give that a workspace (ht::workspace_bytes)");
-    }
-}
-
-inline void memory_resource::refuse(std::size_t bytes, memory_kind kind) const {
-    std::string held;
-    for (int i = 0; i < memory_kinds; ++i) {
-        const auto each = static_cast<memory_kind>(i);
-        if (usage_.live(each) != 0)
-            held += detail::sentence(held.empty() ? "" : ", ", name(each), " ", usage_.live(each));
-    }
-    if (!overflows(bytes)) bytes = round_up(bytes, block_alignment);
-    const std::string more = usage_.note_out_of_memory(bytes, kind);
-    capture_dependencies_.note_refusal();
-    fail<out_of_memory>("memory: no ", bytes, " bytes for ", name(kind), "; held: ", held.empty() ? "nothing" : held,
-                        more);
-}
-
-inline std::byte* host_memory::obtain(std::size_t bytes) {
-    if (bytes > limit_ - usage().held()) return nullptr;
-    auto* const block = static_cast<std::byte*>(::operator new(bytes, alignment_of(bytes), std::nothrow));
-#if defined(__linux__) && defined(MADV_HUGEPAGE)
-    // Only a hint: memory without huge pages works as well.
-    if (block != nullptr && bytes >= huge_page)
-        static_cast<void>(madvise(block, bytes / huge_page * huge_page, MADV_HUGEPAGE));
-#endif
-    return block;
-}
-
-inline void buffer::swap(buffer& other) noexcept {
-    std::swap(source_, other.source_);
-    std::swap(data_, other.data_);
-    std::swap(bytes_, other.bytes_);
-    std::swap(kind_, other.kind_);
-}
-
-#endif
-
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
+
+#if defined(HALFTONE_OUT_OF_LINE)
+#include <halftone/memory/resource.body.hpp>
+#endif

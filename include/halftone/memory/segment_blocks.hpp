@@ -15,10 +15,6 @@
 #include <halftone/memory/block_allocator.hpp>
 #include <halftone/memory/free_ranges.hpp>
 
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled contains the following functions that are not templates
-#endif
-
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {

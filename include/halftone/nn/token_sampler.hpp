@@ -32,10 +32,6 @@
 #include <halftone/number/philox.hpp>
 #include <halftone/tensor/key_value_cache.hpp>
 
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled contains the following functions that are not templates
-#endif
-
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
@@ -94,74 +90,6 @@ std::vector<std::int32_t> likeliest_tokens(const token_weights& weight, std::vec
 /// The tokens that top-k and top-p select, and their weights. The temperature is not 0.
 token_choice tokens_left(std::span<const float> logits, const generation_options& o);
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
-
-inline void check_generation(const generation_options& o) {
-    if (o.max_new_tokens < 0)
-        fail<argument_error>("generate: max_new_tokens is ", o.max_new_tokens, "; expected 0 or more");
-    if (!(o.temperature >= 0 && o.temperature <= std::numeric_limits<double>::max()))
-        fail<argument_error>("generate: the temperature is ", o.temperature, "; expected 0 or more");
-    if (o.top_k < 0) fail<argument_error>("generate: top_k is ", o.top_k, "; expected 0 (all) or more");
-    if (!(o.top_p > 0 && o.top_p <= 1))
-        fail<argument_error>("generate: top_p is ", o.top_p, "; expected more than 0, and at most 1");
-}
-
-inline std::size_t token_weights::largest(std::span<const float> logits) {
-    if (logits.empty()) fail<argument_error>("generate: an empty row of logits");
-    std::size_t best = 0;
-    for (std::size_t i = 0; i < logits.size(); ++i) {
-        if (is_nan(logits[i])) fail<argument_error>("generate: the logit of token ", i, " is NaN");
-        if (logits[i] > logits[best]) best = i;
-    }
-    if (!is_finite(logits[best]))
-        fail<argument_error>("generate: the largest logit, of token ", best, ", is ", logits[best]);
-    return best;
-}
-
-inline std::vector<std::int32_t> likeliest_tokens(const token_weights& weight, std::vector<std::int32_t> heap,
-                                                  std::size_t most, double top_p) {
-    const auto stands_behind = [&](std::int32_t a, std::int32_t b) { return weight.stands_before(b, a); };
-    std::make_heap(heap.begin(), heap.end(), stands_behind);
-    const auto take = [&] {
-        std::pop_heap(heap.begin(), heap.end(), stands_behind);
-        const std::int32_t id = heap.back();
-        heap.pop_back();
-        return id;
-    };
-    std::vector<std::int32_t> best;
-    double total = 0, taken = 0;
-    if (most < heap.size()) {
-        while (best.size() < most) best.push_back(take());
-        for (const std::int32_t id : best) total += weight(id);
-    } else {
-        for (const std::int32_t id : heap) total += weight(id);
-    }
-    std::size_t count = 0;
-    for (; count < most && (count == 0 || top_p == 1 || taken < top_p * total); ++count) {
-        if (count == best.size()) best.push_back(take());
-        taken += weight(best[count]);
-    }
-    best.resize(count);
-    return best;
-}
-
-inline token_choice tokens_left(std::span<const float> logits, const generation_options& o) {
-    const token_weights weight(logits, o.temperature);
-    const std::size_t all = logits.size(), most = o.top_k == 0 ? all : std::min(all, static_cast<std::size_t>(o.top_k));
-    token_choice left;
-    left.ids.resize(all);
-    for (std::size_t i = 0; i < all; ++i) left.ids[i] = static_cast<std::int32_t>(i);
-    if (most < all || o.top_p < 1) {
-        left.ids = likeliest_tokens(weight, std::move(left.ids), most, o.top_p);
-        std::sort(left.ids.begin(), left.ids.end());
-    }
-    left.weights.reserve(left.ids.size());
-    for (const std::int32_t id : left.ids) left.weights.push_back(weight(id));
-    return left;
-}
-
-#endif
-
 }  // namespace detail
 
 /// The token at `position` of sequence number `sequence`, chosen from the logits after the previous token, by the
@@ -170,26 +98,9 @@ inline token_choice tokens_left(std::span<const float> logits, const generation_
 std::int32_t sample_token(std::span<const float> logits, const generation_options& options, std::uint64_t sequence,
                           std::uint32_t position);
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
-
-/// Draws a token.
-inline std::int32_t sample_token(std::span<const float> logits, const generation_options& options,
-                                 std::uint64_t sequence, std::uint32_t position) {
-    detail::check_generation(options);
-    if (options.temperature == 0) return static_cast<std::int32_t>(detail::token_weights::largest(logits));
-    const detail::token_choice left = detail::tokens_left(logits, options);
-    const philox::block bits = random_block(options.seed, position, detail::generation_stream, sequence);
-    const double u = static_cast<double>((static_cast<std::uint64_t>(bits[0]) << 21) ^ (bits[1] >> 11)) * 0x1p-53;
-    double sum = 0, up_to = 0;
-    for (const double w : left.weights) sum += w;
-    for (std::size_t i = 0; i < left.ids.size(); ++i) {
-        up_to += left.weights[i];
-        if (up_to > u * sum) return left.ids[i];
-    }
-    return left.ids.back();  // if rounding leaves no sum above u times the total
-}
-
-#endif
-
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
+
+#if defined(HALFTONE_OUT_OF_LINE)
+#include <halftone/nn/token_sampler.body.hpp>
+#endif

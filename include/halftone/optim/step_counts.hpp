@@ -18,10 +18,6 @@
 #include <halftone/memory/capture_dependency.hpp>
 #include <halftone/optim/groups.hpp>
 
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
-#endif
-
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
@@ -115,53 +111,10 @@ class step_counts final : public detail::capture_dependency {
     std::vector<std::size_t> counting_;  // step groups that the current step reaches, except 0
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
-
-inline std::vector<std::int64_t> step_counts::read(const std::vector<update_segment>& each, std::int64_t all) const {
-    if (made_ == 0) return {};
-    std::vector<step_group_record> now(made_);
-    memory_->read(now.data(), records(), made_ * sizeof(step_group_record));
-    std::vector<std::int64_t> steps;
-    for (const update_segment& s : each) steps.push_back(s.step_group == 0 ? all : now[s.step_group - 1].step.steps);
-    return steps;
-}
-
-inline void step_counts::load(std::vector<update_segment>& each, const std::vector<std::int64_t>& steps,
-                              std::int64_t all) {
-    std::vector<step_group_record> now;
-    for (std::size_t i = 0; i < each.size(); ++i) {
-        each[i].step_group = 0;
-        if (steps.empty() || steps[i] == all) continue;
-        const auto is_it = [&](const step_group_record& r) { return r.step.steps == steps[i]; };
-        const auto found = std::find_if(now.begin(), now.end(), is_it);
-        each[i].step_group = static_cast<std::size_t>(found - now.begin()) + 1;
-        if (found == now.end()) now.push_back({{.steps = steps[i]}, 1});
-    }
-    const std::size_t before = std::exchange(made_, now.size());
-    if (before == 0 && now.empty()) return;
-    take_memory(each.size());
-    now.resize(each.size());
-    memory_->write(memory_of_records_.data(), now.data(), memory_of_records_.bytes());
-    counting_.clear();
-    change();
-}
-
-inline bool step_counts::has_reached(std::size_t step_group, const std::vector<update_segment>& each,
-                                     const std::vector<bool>& reached) {
-    for (std::size_t i = 0; i < each.size(); ++i) {
-        if (reached[i] && each[i].step_group == step_group) return true;
-    }
-    return false;
-}
-
-inline void step_counts::take_memory(std::size_t parameters) {
-    if (memory_of_records_.bytes() != 0) return;
-    memory_of_records_ = buffer(*memory_, parameters * sizeof(step_group_record), memory_kind::other);
-    memory_->clear(memory_of_records_.data(), memory_of_records_.bytes());
-}
-
-#endif
-
 }  // namespace detail
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
+
+#if defined(HALFTONE_OUT_OF_LINE)
+#include <halftone/optim/step_counts.body.hpp>
+#endif

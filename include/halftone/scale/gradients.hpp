@@ -26,10 +26,6 @@
 #include <halftone/scale/exact_sum.hpp>
 #include <halftone/scale/scaled.hpp>
 
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled contains the following functions that are not templates
-#endif
-
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
@@ -108,17 +104,6 @@ struct end_pass {
         kernel::end_pass(*record);
     }
 };
-
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
-
-inline std::size_t window::find(const store& owner) const {
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-        if (&parts[i].slabs.owner() == &owner) return i;
-    }
-    return nowhere;
-}
-
-#endif
 
 }  // namespace detail
 
@@ -335,3 +320,7 @@ inline constexpr bool is_gradients<gradients<Device, Models>> = true;
 
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
+
+#if defined(HALFTONE_OUT_OF_LINE)
+#include <halftone/scale/gradients.body.hpp>
+#endif

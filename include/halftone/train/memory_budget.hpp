@@ -30,10 +30,6 @@
 #include <halftone/nn/model.hpp>
 #include <halftone/train/training_arguments.hpp>
 
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled contains the following functions that are not templates
-#endif
-
 namespace halftone {
 inline namespace HALFTONE_ABI {
 

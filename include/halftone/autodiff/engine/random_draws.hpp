@@ -18,10 +18,6 @@
 #include <halftone/kernel/dropout/dropout.hpp>
 #include <halftone/memory/resource.hpp>
 
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled contains the following functions that are not templates
-#endif
-
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
@@ -104,24 +100,11 @@ class random_draws {
     std::uint32_t number_ = 0;
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
-
-inline random_state random_draws::state(memory_resource& memory) const {
-    if (record_.data() == nullptr) return begin_;
-    kernel::random_record now;
-    memory.read(&now, record(), sizeof now);
-    return {now.seed ^ own_seeds, now.pass + 1};
-}
-
-inline void random_draws::restore(memory_resource& memory, const random_state& s) {
-    begin_ = s;
-    pass_ = none;
-    if (record_.data() != nullptr) write(memory);
-}
-
-#endif
-
 }  // namespace detail
 
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
+
+#if defined(HALFTONE_OUT_OF_LINE)
+#include <halftone/autodiff/engine/random_draws.body.hpp>
+#endif

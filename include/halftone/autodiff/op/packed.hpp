@@ -18,10 +18,6 @@
 #include <halftone/tensor/key_value_cache.hpp>
 #include <halftone/tensor/packed.hpp>
 
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled contains the following functions that are not templates
-#endif
-
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
@@ -65,28 +61,6 @@ documents cached_documents(Root& root, const packed& p, extent tokens, extent mo
                  on_device(step.slots)}};
     }
 }
-
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
-
-inline extent check_documents(const const_view<std::int32_t, 1>& offsets, extent tokens, extent most) {
-    const extent last = offsets.extent_of(0) - 1;
-    if (offsets(0) != 0 || offsets(last) != tokens) {
-        fail<shape_error>("packed: the offsets go from ", offsets(0), " to ", offsets(last), "; expected 0 to ", tokens,
-                          ", the tokens of the row");
-    }
-    extent longest = 0;
-    for (extent d = 0; d < last; ++d) {
-        const extent length = extent{offsets(d + 1)} - offsets(d);
-        if (length < 0) fail<shape_error>("packed: document ", d, " has ", length, " tokens; offsets ascend");
-        if (length > most) {
-            fail<shape_error>("packed: document ", d, " has ", length, " tokens; the context holds ", most);
-        }
-        longest = std::max(longest, length);
-    }
-    return longest;
-}
-
-#endif
 
 }  // namespace detail
 
@@ -141,3 +115,7 @@ variable<T, 2> last_tokens(Context&& context, const variable<T, 3>& x, const pac
 
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
+
+#if defined(HALFTONE_OUT_OF_LINE)
+#include <halftone/autodiff/op/packed.body.hpp>
+#endif

@@ -11,10 +11,6 @@
 
 #include <halftone/config.hpp>
 
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled contains the following functions that are not templates
-#endif
-
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
@@ -30,23 +26,10 @@ struct cache_sizes {
     static cache_sizes of_this_machine();
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
-
-inline cache_sizes cache_sizes::of_this_machine() {
-    cache_sizes all;
-#if defined(_SC_LEVEL1_DCACHE_SIZE) && defined(_SC_LEVEL2_CACHE_SIZE) && defined(_SC_LEVEL3_CACHE_SIZE)
-    const auto ask = [](int what, std::size_t& size) {
-        if (const long bytes = sysconf(what); bytes > 0) size = static_cast<std::size_t>(bytes);
-    };
-    ask(_SC_LEVEL1_DCACHE_SIZE, all.l1);
-    ask(_SC_LEVEL2_CACHE_SIZE, all.l2);
-    ask(_SC_LEVEL3_CACHE_SIZE, all.l3);
-#endif
-    return all;
-}
-
-#endif
-
 }  // namespace detail
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
+
+#if defined(HALFTONE_OUT_OF_LINE)
+#include <halftone/exec/cpu/cache_sizes.body.hpp>
+#endif

@@ -30,10 +30,6 @@
 #include <halftone/memory/planned.hpp>
 #include <halftone/tensor/shape.hpp>
 
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled contains the following functions that are not templates
-#endif
-
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
@@ -169,43 +165,9 @@ class cpu {
     range_listener* listener_ = nullptr;
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
-
-inline cpu::cpu(const cpu_options& options)
-    : memory_(std::make_unique<host_memory>(options.memory_limit)),
-      workspace_(*memory_, options.workspace),
-      set_(options.instruction_set ? *options.instruction_set : default_isa()) {
-    memory_->set_arenas(options.arenas);
-    if (!supports(set_)) fail<argument_error>("cpu: this processor lacks ", name(set_));
-    if (options.threads < 0 || options.threads > 4096)
-        fail<argument_error>("cpu: ", options.threads, " threads; expected 0 (all cores) to 4096");
-    if (options.executor == nullptr) {
-        pool_ = std::make_unique<thread_pool>(options.threads == 0 ? detail::usable_processors() : options.threads);
-        executor_ = pool_.get();
-    } else {
-        executor_ = options.executor;
-    }
-}
-
-inline void cpu::region::run(int worker) {
-    const detail::float_control_scope as_the_caller(control);
-    std::byte* const own = scratch + scratch_bytes * static_cast<std::size_t>(worker);
-    shares.run(worker, [&](extent index) { call(body, index, own); });
-}
-
-inline void cpu::run_region(extent count, std::size_t bytes, const void* body, body_call call) {
-    const std::size_t each = round_up(bytes, block_alignment);
-    const workspace::lease all(workspace_, each * static_cast<std::size_t>(threads()));
-    if (measures_) return;
-    if (count <= 1 || threads() == 1) {
-        for (extent index = 0; index < count; ++index) call(body, index, all.data());
-        return;
-    }
-    region work{body, call, all.data(), each, {count, threads()}};
-    executor_->run([](void* argument, int worker) noexcept { static_cast<region*>(argument)->run(worker); }, &work);
-}
-
-#endif
-
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
+
+#if defined(HALFTONE_OUT_OF_LINE)
+#include <halftone/exec/cpu/cpu.body.hpp>
+#endif

@@ -16,10 +16,6 @@
 #include <xmmintrin.h>
 #endif
 
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled contains the following functions that are not templates
-#endif
-
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
@@ -55,28 +51,10 @@ class float_control_scope {
     bool changes_;
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
-
-inline float_control float_control::of_this_thread() {
-    float_control control;
-#if defined(__x86_64__)
-    control.bits_ = _mm_getcsr() & ~raised;
-#elif defined(__aarch64__)
-    __asm__ volatile("mrs %0, fpcr" : "=r"(control.bits_));
-#endif
-    return control;
-}
-
-inline void float_control::apply() const {
-#if defined(__x86_64__)
-    _mm_setcsr((_mm_getcsr() & raised) | static_cast<unsigned>(bits_));
-#elif defined(__aarch64__)
-    __asm__ volatile("msr fpcr, %0" : : "r"(bits_));
-#endif
-}
-
-#endif
-
 }  // namespace detail
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
+
+#if defined(HALFTONE_OUT_OF_LINE)
+#include <halftone/exec/cpu/float_control.body.hpp>
+#endif

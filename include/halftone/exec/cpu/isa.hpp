@@ -24,10 +24,6 @@
 #endif
 #endif
 
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled contains the following functions that are not templates
-#endif
-
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
@@ -115,28 +111,9 @@ inline bool supports(isa set) { return set <= detail::inspect_processor().best; 
 /// Throws argument_error if the variable names an unknown set or one that this processor lacks.
 isa default_isa();
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
-
-/// Finds the set by its name.
-inline isa parse_isa(const char* text) {
-    for (isa set : every_isa) {
-        if (std::strcmp(text, name(set)) == 0) return set;
-    }
-    fail<argument_error>("isa: '", text,
-                         "' is not an instruction set; known: portable, avx2, avx512, avx512_bf16, amx");
-}
-
-/// Reads HALFTONE_ISA.
-inline isa default_isa() {
-    const detail::processor here = detail::inspect_processor();
-    const char* text = std::getenv("HALFTONE_ISA");
-    if (text == nullptr || *text == '\0') return here.preferred;
-    const isa set = parse_isa(text);
-    if (set > here.best) fail<argument_error>("isa: HALFTONE_ISA is ", text, ", which this processor lacks");
-    return set;
-}
-
-#endif
-
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
+
+#if defined(HALFTONE_OUT_OF_LINE)
+#include <halftone/exec/cpu/isa.body.hpp>
+#endif

@@ -21,10 +21,6 @@
 #include <time.h>
 #endif
 
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled contains the following functions that are not templates
-#endif
-
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
@@ -64,27 +60,10 @@ class recent_event {
     std::atomic<clock::rep> time_{clock::rep{-1} << 61};
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
-
-inline bool preemption_watch::was_preempted(clock::time_point now) {
-    const clock::duration passed = now - begin_;
-    if (passed < std::chrono::milliseconds(2)) return false;
-    const std::chrono::nanoseconds ran = time_of_this_thread(), lost = passed - (ran - ran_);
-    begin_ = now, ran_ = ran;
-    return lost > passed / 8;
-}
-
-inline std::chrono::nanoseconds preemption_watch::time_of_this_thread() {
-#if defined(CLOCK_THREAD_CPUTIME_ID)
-    timespec t{};
-    if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) == 0)
-        return std::chrono::seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec);
-#endif
-    return clock::now().time_since_epoch();
-}
-
-#endif
-
 }  // namespace detail
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
+
+#if defined(HALFTONE_OUT_OF_LINE)
+#include <halftone/exec/cpu/preemption.body.hpp>
+#endif

@@ -12,10 +12,6 @@
 
 #include <halftone/tensor/shape.hpp>
 
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled contains the following functions that are not templates
-#endif
-
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
@@ -47,17 +43,10 @@ class index_shares {
     share shares_[most];
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
-
-inline index_shares::index_shares(extent count, int workers) : used_(std::min(workers, most)) {
-    for (extent i = 0; i < used_; ++i) {
-        shares_[i].next.store(count * i / used_, std::memory_order_relaxed);
-        shares_[i].end = count * (i + 1) / used_;
-    }
-}
-
-#endif
-
 }  // namespace detail
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
+
+#if defined(HALFTONE_OUT_OF_LINE)
+#include <halftone/exec/cpu/shares.body.hpp>
+#endif

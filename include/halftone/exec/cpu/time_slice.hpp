@@ -20,10 +20,6 @@
 #include <unistd.h>
 #endif
 
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled contains the following functions that are not templates
-#endif
-
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
@@ -62,35 +58,10 @@ class short_time_slice {
     bool changed_;
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
-
-inline bool short_time_slice::request_short(attributes wanted) {
-#if defined(__linux__)
-    if (wanted.policy != SCHED_OTHER && wanted.policy != SCHED_BATCH) return false;  // the user's choice
-#endif
-    if (wanted.runtime == shortest) return false;
-    wanted.runtime = shortest;
-    return write(wanted);
-}
-
-inline bool short_time_slice::read([[maybe_unused]] attributes& now) {
-#if defined(__linux__) && defined(SYS_sched_getattr)
-    return syscall(SYS_sched_getattr, 0, &now, sizeof now, 0) == 0;
-#else
-    return false;
-#endif
-}
-
-inline bool short_time_slice::write([[maybe_unused]] const attributes& wanted) {
-#if defined(__linux__) && defined(SYS_sched_setattr)
-    return syscall(SYS_sched_setattr, 0, &wanted, 0) == 0;
-#else
-    return false;
-#endif
-}
-
-#endif
-
 }  // namespace detail
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
+
+#if defined(HALFTONE_OUT_OF_LINE)
+#include <halftone/exec/cpu/time_slice.body.hpp>
+#endif

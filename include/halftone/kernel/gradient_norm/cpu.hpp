@@ -12,10 +12,6 @@
 #define HALFTONE_BODY <halftone/kernel/gradient_norm/cpu.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>
 
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled contains the following functions that are not templates
-#endif
-
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
@@ -41,17 +37,6 @@ std::int32_t worst_of(extent count, const G* g) {
 
 /// A pairwise sum, in place.
 double tree_sum(double* terms, extent count);
-
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
-
-inline double tree_sum(double* terms, extent count) {
-    for (extent step = 1; step < count; step *= 2) {
-        for (extent i = 0; i + step < count; i += 2 * step) terms[i] += terms[i + step];
-    }
-    return count == 0 ? 0.0 : terms[0];
-}
-
-#endif
 
 }  // namespace detail
 }  // namespace HALFTONE_ABI
@@ -114,19 +99,10 @@ struct gradient_norm<cpu> {
     static void add(cpu& device, const square_sum& squares, gradient_record* record, std::int32_t* found_inf);
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
-
-inline void gradient_norm<cpu>::add(cpu& device, const square_sum& squares, gradient_record* record,
-                                    std::int32_t* found_inf) {
-    device.run([&] {
-        const double factor =
-            static_cast<double>(record->factors.inv_scale) * static_cast<double>(record->factors.clip);
-        add_slab(*record, *found_inf, squares.sum * factor * factor, found_nothing);
-    });
-}
-
-#endif
-
 }  // namespace kernel
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
+
+#if defined(HALFTONE_OUT_OF_LINE)
+#include <halftone/kernel/gradient_norm/cpu.body.hpp>
+#endif

@@ -29,10 +29,6 @@
 #include <halftone/kernel/write_mode.hpp>
 #include <halftone/tensor/tensor.hpp>
 
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled contains the following functions that are not templates
-#endif
-
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
@@ -213,17 +209,6 @@ map_operand map_result_of(const char* role, int index, const view<T, Rank>& v, c
     return result;
 }
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
-
-inline void refuse_sums_beside_strides() {
-    fail<shape_error>(
-        "map: the gradient of an input of rank 0 or 1 is summed only if all operands have contiguous rows at a "
-        "constant distance; "
-        "expand the input to the outputs' shape, and sum its gradient");
-}
-
-#endif
-
 }  // namespace kernel
 
 namespace detail {
@@ -278,3 +263,7 @@ void map(Device& device, const F& f, const Views&... views) {
 
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
+
+#if defined(HALFTONE_OUT_OF_LINE)
+#include <halftone/kernel/map/map.body.hpp>
+#endif

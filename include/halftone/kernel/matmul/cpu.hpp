@@ -18,49 +18,15 @@
 #include <halftone/kernel/matmul/cpu/untyped.hpp>
 #include <halftone/kernel/matmul/fp64.hpp>
 #include <halftone/kernel/matmul/matmul.hpp>
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
-#include <halftone/kernel/matmul/cpu/strategy/private_b.hpp>
-#include <halftone/kernel/matmul/cpu/strategy/private_panels.hpp>
-#include <halftone/kernel/matmul/cpu/strategy/shared_b.hpp>
-#include <halftone/kernel/matmul/cpu/strategy/tiles.hpp>
-#include <halftone/kernel/matmul/cpu/strategy/unpacked_b.hpp>
-#endif
 
 #define HALFTONE_BODY <halftone/kernel/matmul/cpu.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>
-
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled contains the following functions that are not templates
-#endif
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
 void run_strategy(const product_task& task);
-
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
-
-inline void run_strategy(const product_task& task) {
-    switch (task.plan.strategy) {
-        case product_strategy::narrow_b:
-        case product_strategy::small_m:
-            return unpacked_b_product(task).run();
-        case product_strategy::a_stationary:
-        case product_strategy::c_stationary:
-            return private_panels_product(task).run();
-        case product_strategy::private_b:
-            return private_b_product(task).run();
-        case product_strategy::shared_b:
-            return shared_b_product(task).run();
-        case product_strategy::tiles_a_stationary:
-            return tiles_a_stationary_product(task).run();
-        case product_strategy::tiles_shared_b:
-            return tiles_shared_b_product(task).run();
-    }
-}
-
-#endif
 
 }  // namespace detail
 
@@ -123,29 +89,10 @@ struct matmul<cpu> {
                          const detail::untyped_b& b, const detail::untyped_epilogue& epilogue);
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
-
-inline void matmul<cpu>::multiply(const detail::product_unit& unit, cpu& device, const detail::untyped_a& a,
-                                  const detail::untyped_b& b, const detail::untyped_epilogue& epilogue) {
-    if (a.rows == 0 || b.columns == 0) return;
-    const auto run = [&](const written_squares* squares) {
-        detail::run_strategy({.unit = unit,
-                              .device = device,
-                              .a = a,
-                              .b = b,
-                              .epilogue = epilogue,
-                              .squares = squares,
-                              .plan = detail::plan_product(detail::problem_of(unit, device, a, b))});
-    };
-    if (epilogue.squares == nullptr || epilogue.floats.data == nullptr) return run(nullptr);
-    const written_squares squares(device, epilogue.floats.data, epilogue.floats.stride, {a.rows, b.columns},
-                                  {unit.rows, unit.columns});
-    run(&squares);
-    device.run([&] { *epilogue.squares = squares.total(); });
-}
-
-#endif
-
 }  // namespace kernel
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
+
+#if defined(HALFTONE_OUT_OF_LINE)
+#include <halftone/kernel/matmul/cpu.body.hpp>
+#endif

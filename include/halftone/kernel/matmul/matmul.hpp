@@ -44,10 +44,6 @@
 #include <halftone/policy/check.hpp>
 #include <halftone/policy/recipe.hpp>
 
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled contains the following functions that are not templates
-#endif
-
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
@@ -200,31 +196,6 @@ void product_each(Device& device, const view<A, 3>& a, const view<B, 3>& b, cons
     }
 }
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
-
-inline void check_matmul_operand(const char* which, const untyped_matrix& v) {
-    if (v.stride_of(0) != 1 && v.stride_of(1) != 1 && v.size() > 1) {
-        fail<shape_error>("matmul: neither axis of ", which, " ", v.shape(), " is contiguous; its strides are ",
-                          v.strides());
-    }
-}
-
-inline void check_matmul_shapes(const untyped_matrix& a, const untyped_matrix& b, const untyped_matrix& c) {
-    if (a.extent_of(1) != b.extent_of(0)) {
-        fail<shape_error>("matmul: the inner extents differ: a is ", a.shape(), ", b is ", b.shape(), "; b needs ",
-                          a.extent_of(1), " rows");
-    }
-    const shape<2> expected{a.extent_of(0), b.extent_of(1)};
-    if (!(c.shape() == expected))
-        fail<shape_error>("matmul: c is ", c.shape(), "; ", a.shape(), " times ", b.shape(), " gives ", expected);
-    check_matmul_operand("a", a);
-    check_matmul_operand("b", b);
-    detail::expect_whole_rows("matmul", "c", c);
-    detail::expect_elements_once("matmul", "c", c);
-}
-
-#endif
-
 }  // namespace detail
 
 /// c = epilogue(ab). a: (m, k), b: (k, n), each row-major or column-major; c: (m, n) with contiguous rows. Views or
@@ -281,3 +252,7 @@ void batched_matmul(Device&, const A&, const B&, const C&) {
 
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
+
+#if defined(HALFTONE_OUT_OF_LINE)
+#include <halftone/kernel/matmul/matmul.body.hpp>
+#endif

@@ -14,10 +14,6 @@
 #include <halftone/kernel/strided_copy/strided_copy.hpp>
 #include <halftone/number/integer.hpp>
 
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled contains the following functions that are not templates
-#endif
-
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
@@ -120,44 +116,10 @@ struct strided_copy<cpu> {
     }
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
-
-inline strided_place::strided_place(const strided_copy_job& job, int axes, extent first) : job_(&job), axes_(axes) {
-    for (int axis = axes - 1; axis >= 0; --axis) {
-        index_[axis] = first % job.extents.of[axis];
-        first /= job.extents.of[axis];
-        from += index_[axis] * job.from_strides.of[axis];
-        to += index_[axis] * job.to_strides.of[axis];
-    }
-}
-
-inline void strided_place::advance() {
-    for (int axis = axes_ - 1; axis >= 0; --axis) {
-        from += job_->from_strides.of[axis];
-        to += job_->to_strides.of[axis];
-        if (++index_[axis] < job_->extents.of[axis]) return;
-        from -= index_[axis] * job_->from_strides.of[axis];
-        to -= index_[axis] * job_->to_strides.of[axis];
-        index_[axis] = 0;
-    }
-}
-
-inline void run_strided_copy_of_bytes(cpu& device, const strided_copy_job& job) {
-    if (job.size() == 0) return;
-    switch (job.element_bytes) {
-        case 1:
-            return run_strided_copy<std::uint8_t>(device, job);
-        case 2:
-            return run_strided_copy<std::uint16_t>(device, job);
-        case 4:
-            return run_strided_copy<std::uint32_t>(device, job);
-        default:
-            return run_strided_copy<std::uint64_t>(device, job);
-    }
-}
-
-#endif
-
 }  // namespace kernel
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
+
+#if defined(HALFTONE_OUT_OF_LINE)
+#include <halftone/kernel/strided_copy/cpu.body.hpp>
+#endif

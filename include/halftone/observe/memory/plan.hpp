@@ -32,10 +32,6 @@
 #include <halftone/error.hpp>
 #include <halftone/exec/measure.hpp>
 
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled contains the following functions that are not templates
-#endif
-
 namespace halftone {
 inline namespace HALFTONE_ABI {
 

@@ -22,10 +22,6 @@
 #include <halftone/exec/ranges.hpp>
 #include <halftone/memory/usage.hpp>
 
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled contains the following functions that are not templates
-#endif
-
 namespace halftone {
 inline namespace HALFTONE_ABI {
 

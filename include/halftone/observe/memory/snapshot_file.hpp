@@ -12,10 +12,6 @@
 #include <halftone/observe/memory/snapshot_pickle.hpp>
 #include <halftone/observe/metrics/output_file.hpp>
 
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled contains the following functions that are not templates
-#endif
-
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {

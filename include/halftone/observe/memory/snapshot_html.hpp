@@ -20,10 +20,6 @@
 #include <halftone/observe/memory/snapshot_page.hpp>
 #include <halftone/observe/report/chart.hpp>
 
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled contains the following functions that are not templates
-#endif
-
 namespace halftone {
 inline namespace HALFTONE_ABI {
 

@@ -15,10 +15,6 @@
 
 #include <halftone/kernel/attention/cpu/tiles.hpp>
 
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled contains the following functions that are not templates
-#endif
-
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
@@ -114,36 +110,10 @@ void multiply_seen_by_columns(const detail::product_unit& unit, extent rows, ext
     }
 }
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
-
-inline void clear_panel_rows(const detail::product_unit& unit, std::byte* panel, extent first, extent last) {
-    if (unit.element == 4) {
-        if (first < last)
-            std::memset(panel + first * unit.columns * 4, 0,
-                        static_cast<std::size_t>((last - first) * unit.columns * 4));
-        return;
-    }
-    auto* const pairs = reinterpret_cast<bfloat16*>(panel);
-    for (extent k = first; k < last; ++k) {
-        for (extent c = 0; c < unit.columns; ++c) pairs[(k / 2 * unit.columns + c) * 2 + k % 2] = bfloat16(0.0f);
-    }
-}
-
-inline void add_to_column(const detail::product_unit& unit, extent rows, extent depth, const std::byte* a,
-                          const std::byte* panel, float* c, extent column) {
-    unit_sums sums;
-    for (extent i = 0; i < rows; i += unit.rows) {
-        const extent high = std::min<extent>(unit.rows, rows - i);
-        std::memset(sums.values, 0, sizeof sums.values);
-        for (extent r = 0; r < high; ++r) sums.values[r * unit.columns + column] = c[(i + r) * unit.columns + column];
-        unit.multiply(high, depth, a + i * detail::panel_stride * unit.element, panel, sums.values, unit.columns, true,
-                      nullptr);
-        for (extent r = 0; r < high; ++r) c[(i + r) * unit.columns + column] = sums.values[r * unit.columns + column];
-    }
-}
-
-#endif
-
 }  // namespace detail
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
+
+#if defined(HALFTONE_OUT_OF_LINE)
+#include <halftone/kernel/attention/cpu/hidden.body.hpp>
+#endif

@@ -16,10 +16,6 @@
 #include <halftone/kernel/matmul/cpu/unit/operands.hpp>
 #include <halftone/number/integer.hpp>
 
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled contains the following functions that are not templates
-#endif
-
 #define HALFTONE_BODY <halftone/kernel/attention/cpu.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>
 
@@ -188,28 +184,10 @@ T* vector_at(const view<T, 4>& v, extent batch, extent time, extent head) {
     return v.data() + batch * v.stride_of(0) + time * v.stride_of(1) + head * v.stride_of(2);
 }
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
-
-inline attention_extents longest_sequence(const attention_extents& e, const packed_sequences& sequences) {
-    attention_extents longest = e;
-    longest.queries = std::min(e.queries, sequences.longest_queries);
-    longest.keys = std::min(e.keys, sequences.longest_keys);
-    return longest;
-}
-
-inline sequence_place::sequence_place(const packed_sequences& sequences, extent s, attention_mask mask,
-                                      const attention_extents& e)
-    : first_fully_masked(sequences.query_offsets(s)), first_key(sequences.key_offsets(s)), extents(e) {
-    extents.queries = sequences.query_offsets(s + 1) - first_fully_masked;
-    extents.keys = sequences.key_offsets(s + 1) - first_key;
-    const bool few = mask == attention_mask::causal || extents.keys == 0;
-    const extent fully_masked = few ? std::max<extent>(0, extents.queries - extents.keys) : 0;
-    first_query = first_fully_masked + fully_masked;
-    extents.queries -= fully_masked;
-}
-
-#endif
-
 }  // namespace detail
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
+
+#if defined(HALFTONE_OUT_OF_LINE)
+#include <halftone/kernel/attention/cpu/tiles.body.hpp>
+#endif

@@ -11,10 +11,6 @@
 #define HALFTONE_BODY <halftone/kernel/common/squares/cpu.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>
 
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled contains the following functions that are not templates
-#endif
-
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
@@ -58,17 +54,10 @@ class written_squares {
                   float* sums, extent sums_stride);
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
-
-inline square_sum written_squares::total() const {
-    constexpr extent chains = 4;  // independent chains of additions
-    double sums[chains] = {};
-    for (extent t = 0; t < count_; ++t) sums[t % chains] += static_cast<double>(sums_.as<float>()[t]);
-    return {(sums[0] + sums[1]) + (sums[2] + sums[3]), shape_.size()};
-}
-
-#endif
-
 }  // namespace kernel
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
+
+#if defined(HALFTONE_OUT_OF_LINE)
+#include <halftone/kernel/common/squares/cpu.body.hpp>
+#endif

@@ -5,10 +5,6 @@
 
 #include <halftone/tensor/shape.hpp>
 
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled contains the following functions that are not templates
-#endif
-
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
@@ -33,27 +29,10 @@ axis_values axis_values_of(const shape<Rank>& s) {
 /// number of remaining axes, at least one.
 int merge_axes(int axes, axis_values& extents, axis_values* strides, int arrays);
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
-
-inline int merge_axes(int axes, axis_values& extents, axis_values* strides, int arrays) {
-    int kept = 0;
-    for (int axis = 0; axis < axes; ++axis) {
-        if (extents.of[axis] == 1) continue;
-        bool merges = kept > 0;
-        for (int i = 0; i < arrays && merges; ++i)
-            merges = strides[i].of[kept - 1] == strides[i].of[axis] * extents.of[axis];
-        const int to = merges ? kept - 1 : kept++;
-        extents.of[to] = merges ? extents.of[to] * extents.of[axis] : extents.of[axis];
-        for (int i = 0; i < arrays; ++i) strides[i].of[to] = strides[i].of[axis];
-    }
-    if (kept > 0) return kept;
-    extents.of[0] = 1;
-    for (int i = 0; i < arrays; ++i) strides[i].of[0] = 1;
-    return 1;
-}
-
-#endif
-
 }  // namespace kernel
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
+
+#if defined(HALFTONE_OUT_OF_LINE)
+#include <halftone/kernel/common/strided/axes.body.hpp>
+#endif

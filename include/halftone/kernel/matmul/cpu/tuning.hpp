@@ -23,10 +23,6 @@
 #include <halftone/exec/cpu/cache_sizes.hpp>
 #include <halftone/tensor/shape.hpp>
 
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled has what follows and is no template
-#endif
-
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {

@@ -31,10 +31,6 @@
 #include <halftone/kernel/matmul/cpu/plan.hpp>
 #include <halftone/kernel/matmul/cpu/untyped.hpp>
 
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled has what follows and is no template
-#endif
-
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {

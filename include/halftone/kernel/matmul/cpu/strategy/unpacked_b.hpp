@@ -21,10 +21,6 @@
 
 #include <halftone/kernel/matmul/cpu/strategy/vector_product.hpp>
 
-#if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled has what follows and is no template
-#endif
-
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
