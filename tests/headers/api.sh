@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # The public interface: the names in halftone, halftone::nn and halftone::reference are exactly those in docs/api.md, where each has
 # its headers and one line of meaning. All other names are in `detail`, or in the namespaces for authors of operations and devices:
-# kernel, symbolic, scalar, op, simt, and those of instruction sets.
+# kernel, symbolic, scalar, op, operation_kind, simt, and those of instruction sets.
 #
 # Each public declaration has a comment with three slashes directly above it (or after the name): functions, classes, enumerations,
 # aliases, concepts, variables, and the public member functions and classes of public classes, including call operators. No comment
