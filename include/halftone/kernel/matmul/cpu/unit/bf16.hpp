@@ -61,9 +61,10 @@ HALFTONE_INLINE void pair_tile(extent k, const bfloat16* a, extent a_stride, con
         for (int v = 0; v < Vectors; ++v)
             sums[i][v] = from != nullptr ? _mm512_loadu_ps(from + i * from_stride + 16 * v) : _mm512_setzero_ps();
     }
-    const bfloat16* groups[detail::ceil_div(Rows, 4)];
+    constexpr int fours = detail::ceil_div(Rows, 4);
+    const bfloat16* groups[fours];
 #pragma GCC unroll 3
-    for (int g = 0; g < detail::ceil_div(Rows, 4); ++g) groups[g] = a + 4 * g * a_stride;
+    for (int g = 0; g < fours; ++g) groups[g] = a + 4 * g * a_stride;
     for (extent rest = k; rest > 0; rest -= lookahead_depth) {
         if (ahead != nullptr) ahead->prefetch();
         results.prefetch();
@@ -88,7 +89,7 @@ HALFTONE_INLINE void pair_tile(extent k, const bfloat16* a, extent a_stride, con
             }
             if constexpr (Layout == a_layout::k_major) a += 2 * k_major_rows;
 #pragma GCC unroll 3
-            for (int g = 0; g < detail::ceil_div(Rows, 4); ++g) groups[g] += 2;
+            for (int g = 0; g < fours; ++g) groups[g] += 2;
         }
     }
     store_sums(to, first, sums);

@@ -171,7 +171,8 @@ void pack_b_bf16(const void* source, extent k_stride, extent column_stride, exte
         }
         return;
     }
-    for (extent j = 0; j < round_up(columns, bf16_columns); j += 16) {
+    const extent padded_columns = round_up(columns, bf16_columns);
+    for (extent j = 0; j < padded_columns; j += 16) {
         const int wide = up_to_sixteen(columns - j);
         std::uint32_t* const pairs = to + j / bf16_columns * panel_step + j % bf16_columns;
         for (extent p = 0; p < padded; p += 32) {

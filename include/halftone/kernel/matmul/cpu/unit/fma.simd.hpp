@@ -50,9 +50,10 @@ HALFTONE_INLINE void fma_tile(extent k, const float* a, extent a_stride, const f
     rows_to_store<Rows, Vectors * sizeof(f32)> results(to, to_stride, k, from);
     f32 sums[Rows][Vectors];
     load_sums(from, from_stride, sums);
-    const float* groups[detail::ceil_div(Rows, 4)];
+    constexpr int fours = detail::ceil_div(Rows, 4);
+    const float* groups[fours];
 #pragma GCC unroll 3
-    for (int g = 0; g < detail::ceil_div(Rows, 4); ++g) groups[g] = a + 4 * g * a_stride;
+    for (int g = 0; g < fours; ++g) groups[g] = a + 4 * g * a_stride;
     for (extent p = 0; p < k;) {
         if (ahead != nullptr) ahead->prefetch();
         results.prefetch();

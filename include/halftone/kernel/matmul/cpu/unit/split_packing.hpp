@@ -77,7 +77,8 @@ void pack_b_split(const void* source, extent k_stride, extent column_stride, ext
     const auto* from = static_cast<const T*>(source);
     const extent padded = round_up(k, 32);
     const auto panel_step = static_cast<extent>(panel_step_bytes / sizeof(std::uint32_t));
-    for (extent j = 0; j < round_up(columns, 32); j += 16) {
+    const extent padded_columns = round_up(columns, 32);
+    for (extent j = 0; j < padded_columns; j += 16) {
         const extent wide = columns - j;
         std::uint32_t* const to = static_cast<std::uint32_t*>(panels) + j / 32 * panel_step + j % 32;
         if (column_stride == 1) {
