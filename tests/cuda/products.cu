@@ -66,7 +66,7 @@ TEST_CASE("matmul on cuda: parts of k") {
     const sizes s{40, 5001, 72};
     const std::vector<double> want = exact_product(s);
     device_type device;
-    REQUIRE(ht::kernel::on_device::plan_matmul(device.architecture(), s.rows, s.columns, s.depth).parts > 1);
+    REQUIRE(ht::kernel::on_device::cut_matmul(device.architecture(), s.rows, s.columns, s.depth).parts > 1);
     for (std::size_t a = 0; a < 4; ++a) {
         const layout of_a = aligned(layouts[a], s.rows, s.depth), of_b = aligned(layouts[a ^ 1], s.depth, s.columns);
         multiply_exactly<ht::full_fp32, float, float, float>(device, s, want, layouts[a], layouts[a ^ 1], layouts[2]);

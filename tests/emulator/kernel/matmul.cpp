@@ -82,8 +82,8 @@ TEST_CASE("matmul on a GPU: unaligned operands have the bits of aligned ones, an
 // ---- tiles and parts of k
 
 constexpr bool cuts(int version, extent m, extent n, extent k, matmul_tile tile, int parts,
-                    matmul_tile largest = matmul_tile::large) {
-    const matmul_plan cut = plan_matmul(simt::architecture_of(version), m, n, k, largest);
+                    tile_range tiles = mma_sync_tiles) {
+    const matmul_cut cut = cut_matmul(simt::architecture_of(version), m, n, k, tiles);
     return cut.tile == tile && cut.parts == parts;
 }
 static_assert(cuts(90, 8192, 8192, 8192, matmul_tile::large, 1) && cuts(80, 1, 1, 1, matmul_tile::small, 1));
@@ -91,7 +91,7 @@ static_assert(cuts(90, 768, 768, 768, matmul_tile::small, 1));
 // Gradients of GPT-2's weights over 8,192 tokens: 36, 108 and 144 large tiles for an H100's 132 multiprocessors.
 static_assert(cuts(90, 768, 768, 8192, matmul_tile::large, 7) && cuts(80, 768, 768, 8192, matmul_tile::large, 6));
 static_assert(cuts(90, 2304, 768, 8192, matmul_tile::large, 2) && cuts(90, 3072, 768, 8192, matmul_tile::large, 3));
-static_assert(cuts(90, 768, 768, 8192, matmul_tile::small, 4, matmul_tile::small));
+static_assert(cuts(90, 768, 768, 8192, matmul_tile::small, 4, small_tiles));
 static_assert(cuts(90, extent{1} << 31, extent{1} << 31, 1 << 20, matmul_tile::large, 1));
 static_assert(cuts(90, 64, 4096, 4096, matmul_tile::small, 4) &&
               cuts(90, 1, 64, 1 << 20, matmul_tile::small, most_matmul_parts));
@@ -365,8 +365,6 @@ TEST_CASE("matmul on a GPU: if batch-invariance is requested, a row's bits do no
     gpu.batch_invariant = true;
     CHECK(first_row<ht::amp_bf16, bfloat16>(gpu, 1) == first_row<ht::amp_bf16, bfloat16>(gpu, 100));
     CHECK(first_row<ht::full_fp32, float>(gpu, 1) == first_row<ht::full_fp32, float>(gpu, 100));
-    gpu.version = 90;
-    CHECK(plan_matmul(gpu, 4096, 4096, 4096, matmul_tile::widest).tile == matmul_tile::large);
 }
 
 TEST_CASE("matmul on a GPU: deliberate bugs are found") {

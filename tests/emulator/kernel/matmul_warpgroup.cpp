@@ -54,7 +54,9 @@ TEST_CASE("matmul by warpgroups with damage: every eighth row of c") {
 TEST_CASE("matmul on a Hopper: large products are cut into warpgroups' tiles, and unaligned ones are copied first") {
     emulator::device device({}, hopper(1));
     const sizes s{520, 600, 520};
-    REQUIRE(on_device::plan_matmul(device.architecture(), s.rows, s.columns, s.depth, matmul_tile::widest).tile > matmul_tile::large);
+    const simt::architecture gpu = device.architecture();
+    REQUIRE(on_device::cut_matmul(gpu, s.rows, s.columns, s.depth, on_device::wgmma_tiles).time <
+            on_device::cut_matmul(gpu, s.rows, s.columns, s.depth).time);
     const std::vector<double> want = exact_product(s);
     multiply_exactly<ht::amp_bf16, bfloat16, bfloat16, bfloat16>(device, s, want, layouts[0], layouts[1], layouts[0]);
     CHECK(device.launches() == 1);
@@ -62,26 +64,6 @@ TEST_CASE("matmul on a Hopper: large products are cut into warpgroups' tiles, an
     CHECK(device.launches() == 1 + 3);
     multiply_exactly<ht::amp_bf16, ht::float8_e5m2, ht::float8_e4m3, float>(device, s, want, layouts[0], layouts[3], layouts[0]);
     CHECK(device.launches() == 1 + 3 + 3);  // copies that convert eight bits to 16
-}
-TEST_CASE("matmul on a Hopper: rows of c in sets, or one by one, whichever takes less time") {
-    using on_device::along;
-    const auto way_of = [&](int m, int n, int k, along of_b, extent offset = 0) {
-        const auto lines = [](int outer, int depth, along axis) {
-            const int length = (axis == along::depth ? depth : outer) + 7;
-            return on_device::product_operand<bfloat16>{{}, length / 8 * 8, outer, depth, axis, on_device::row_access::chunks};
-        };
-        const auto end = ht::epilogue_of(ht::plain{}, ht::view<bfloat16, 2>(reinterpret_cast<bfloat16*>(2 * offset), {m, n}));
-        return on_device::plan_warpgroups(hopper(132), lines(m, k, along::depth), lines(n, k, of_b), end.results);
-    };
-    const auto is = [](const on_device::warpgroup_plan& way, bool in_bulk, int sets, int offset) {
-        return way.storing.in_bulk == in_bulk && way.storing.sets == sets && way.storing.most_offset == offset;
-    };
-    CHECK(is(way_of(8192, 50304, 768, along::depth), true, 1, 0));
-    CHECK(is(way_of(8192, 50304, 768, along::depth, 3), true, 1, 3));
-    CHECK(is(way_of(8192, 50304, 768, along::outer, 3), false, 1, 0));
-    CHECK(is(way_of(8192, 50257, 768, along::depth), true, 8, 7));
-    CHECK(is(way_of(8192, 50257, 768, along::outer), false, 1, 0));
-    CHECK(is(way_of(130, 50257, 768, along::depth), false, 1, 0));  // sets would have 8 tiles of rows, not 2
 }
 
 }  // namespace emulator_kernel_matmul_warpgroup_tests

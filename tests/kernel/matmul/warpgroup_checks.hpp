@@ -15,18 +15,19 @@ namespace on_device = ht::kernel::on_device;
 
 /// c = epilogue(ab) with tiles of one kind, in this number of parts.
 template <class T, class Device, class C, class Epilogue>
-void by_warpgroups(Device& device, const on_device::matmul_plan& cut, const ht::view<T, 2>& a, const ht::view<T, 2>& b,
+void by_warpgroups(Device& device, const on_device::matmul_cut& cut, const ht::view<T, 2>& a, const ht::view<T, 2>& b,
                    const ht::view<C, 2>& c, const Epilogue& epilogue) {
     const auto end = ht::epilogue_of(epilogue, c);
     const auto x = on_device::make_operand(a), y = on_device::make_operand(ht::transpose(b));
-    on_device::multiply_by_warpgroups<T>(device, x, y, end, on_device::access_to(end), cut,
-                                         on_device::storing_of(x, y, end.results));
+    on_device::multiply_by_warpgroups<T>(
+        device, x, y, end, on_device::access_to(end), cut,
+        on_device::planning::storing_of(on_device::describe_product<T>(device, x, y, end, on_device::one_matrix{})));
 }
 
 /// Sums of small integers, which are exact, compared with the definition; operands are aligned.
 template <class T, class C, class Device>
-bool warpgroups_multiply(Device& device, const sizes& s, const on_device::matmul_plan& cut, std::size_t of_a, std::size_t of_b,
-                         const layout& of_c) {
+bool warpgroups_multiply(Device& device, const sizes& s, const on_device::matmul_cut& cut, std::size_t of_a,
+                         std::size_t of_b, const layout& of_c) {
     const std::vector<double> want = exact_product(s);
     const operand<T> a(s.rows, s.depth, aligned(layouts[of_a], s.rows, s.depth), small_integers{1}),
         b(s.depth, s.columns, aligned(layouts[of_b], s.depth, s.columns), small_integers{2});
@@ -36,8 +37,8 @@ bool warpgroups_multiply(Device& device, const sizes& s, const on_device::matmul
     return holds(c, s, want);
 }
 template <class T, class C, class Device>
-bool warpgroups_multiply(Device& device, const sizes& s, const on_device::matmul_plan& cut, std::size_t of_a, std::size_t of_b,
-                         std::size_t of_c) {
+bool warpgroups_multiply(Device& device, const sizes& s, const on_device::matmul_cut& cut, std::size_t of_a,
+                         std::size_t of_b, std::size_t of_c) {
     return warpgroups_multiply<T, C>(device, s, cut, of_a, of_b, layouts[of_c]);
 }
 

@@ -10,13 +10,11 @@
 #include <limits>
 
 #include <halftone/kernel/common/rows/device.hpp>
+#include <halftone/kernel/matmul/device/layout.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::on_device {
-
-/// How rows of a matrix can be accessed: in chunks of 16 bytes, or element by element.
-enum class row_access { chunks, elements };
 
 /// Whether every contiguous row (or column) of a matrix is aligned to 16 bytes.
 template <class T>
@@ -24,10 +22,6 @@ row_access access_to(const T* data, extent leading) {
     const bool is_whole = leading * static_cast<extent>(sizeof(T)) % 16 == 0;
     return is_whole && simt::is_aligned(data, 16) ? row_access::chunks : row_access::elements;
 }
-constexpr row_access operator&(row_access a, row_access b) { return a == b ? a : row_access::elements; }
-
-/// The contiguous axis: depth, which is summed over, or the outer axis, the rows of a or the columns of b.
-enum class along { depth, outer };
 
 template <class T>
 struct product_operand {

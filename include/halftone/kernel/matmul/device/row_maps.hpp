@@ -21,8 +21,6 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::on_device {
 
-inline constexpr int most_row_sets = 8;
-
 /// Rows are divided into 1 or 8 sets.
 template <class Map>
 struct row_maps {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// How a GPU partitions a product: into tiles of c, one a block, and k into parts if there are too few tiles to keep it
-/// busy (split-k).
+/// busy (split-k). This is the model by which plan.hpp compares families of kernels.
 ///
-///     const matmul_plan cut = plan_matmul(device.architecture(), m, n, k);      // {matmul_tile::large, 7}
+///     const matmul_cut cut = cut_matmul(device.architecture(), m, n, k);      // {matmul_tile::large, 7}
 ///
 /// Partial sums are floats in scratch memory, which a second kernel adds in order. The partition is a function of the
 /// shape and the GPU's model alone, and so are the bits of c: parts change them, tiles do not. Where a device is to be
-/// batch-invariant, k is one part, and all tiles are those of mma.sync, so that a row's bits do not depend on the number of rows.
+/// batch-invariant, k is one part, and plan.hpp takes no warpgroups, so that a row's bits do not depend on the number of rows.
 ///
 /// The choice minimises the time predicted by a simple model: how many blocks one multiprocessor computes one after the
-/// other, how long each takes, and the memory traffic of partial sums. On an H100 the chosen plan took at most 1.1
+/// other, how long each takes, and the memory traffic of partial sums. On an H100 the chosen cut took at most 1.1
 /// times the time of the best one in 13 products of GPTs (bench/results/gpu_h100_tiles.md); other rows of the table are
 /// estimates. The paces of 128x64 tiles and of single stores are of an H200.
 #pragma once
@@ -18,7 +18,6 @@
 #include <algorithm>
 
 #include <halftone/exec/simt/architecture.hpp>
-#include <halftone/number/integer.hpp>
 #include <halftone/tensor/shape.hpp>
 
 namespace halftone {
@@ -28,7 +27,14 @@ namespace kernel::on_device {
 /// 64x64 and 128x128 elements of c are computed by mma.sync, 128x64, 128x192 and 128x256 by wgmma.
 enum class matmul_tile { small, large, narrow, wide, widest };
 
-struct matmul_plan {
+/// Tiles that are compared.
+struct tile_range {
+    matmul_tile first, last;
+};
+inline constexpr tile_range mma_sync_tiles{matmul_tile::small, matmul_tile::large},
+    small_tiles{matmul_tile::small, matmul_tile::small}, wgmma_tiles{matmul_tile::narrow, matmul_tile::widest};
+
+struct matmul_cut {
     matmul_tile tile;
     int parts;        ///< of k, at most; fewer if panels do not divide evenly
     double time = 0;  ///< predicted, in the unit of tile_pace
@@ -80,24 +86,23 @@ inline constexpr tile_pace tile_paces[] = {
 /// The launch overhead of the kernel that adds parts, in the same unit.
 inline constexpr double adding_launch_depth = 200;
 
-/// The plan for c (m, n) and sums over k. `largest`: the largest tile that the operands' alignment allows. `slowness`:
-/// the time of these products relative to 16-bit ones. `parts_given`: of k; 0: as many as take the least time.
-constexpr matmul_plan plan_matmul(const simt::architecture& gpu, extent m, extent n, extent k,
-                                matmul_tile largest = matmul_tile::large, int slowness = 1, int parts_given = 0) {
+/// The cut of c (m, n) and of sums over k that takes the least time. `slowness`: the time of these products relative to
+/// 16-bit ones. `parts_given`: of k; 0: as many as take the least time.
+constexpr matmul_cut cut_matmul(const simt::architecture& gpu, extent m, extent n, extent k,
+                                tile_range tiles = mma_sync_tiles, int slowness = 1, int parts_given = 0) {
     const matmul_table_row& row = matmul_row_of(gpu.version);
     const double multiprocessors = gpu.multiprocessors;
     const int most_parts =
         gpu.batch_invariant ? 1 : static_cast<int>(std::clamp<extent>(k / least_part_depth, 1, most_matmul_parts));
-    if (gpu.batch_invariant) largest = std::min(largest, matmul_tile::large);
-    matmul_plan best{matmul_tile::small, 1};
+    matmul_cut best{tiles.first, 1};
     double least = -1;
     for (const tile_pace& pace : tile_paces) {
-        if (pace.tile > largest) continue;
-        const extent tiles = detail::ceil_div(m, pace.rows) * detail::ceil_div(n, pace.columns);
+        if (pace.tile < tiles.first || pace.tile > tiles.last) continue;
+        const extent count = ((m + pace.rows - 1) / pace.rows) * ((n + pace.columns - 1) / pace.columns);
         const double share_of_large = static_cast<double>(pace.rows * pace.columns) / (128 * 128);
         for (int parts = std::max(1, parts_given); parts <= (parts_given > 0 ? parts_given : most_parts); ++parts) {
-            const extent blocks = tiles * parts, rounds = detail::ceil_div(blocks, gpu.multiprocessors);
-            const double turns = static_cast<double>(rounds), depth = static_cast<double>(detail::ceil_div(k, parts)),
+            const extent blocks = count * parts, rounds = (blocks + gpu.multiprocessors - 1) / gpu.multiprocessors;
+            const double turns = static_cast<double>(rounds), depth = static_cast<double>((k + parts - 1) / parts),
                          products = (rounds <= 1 ? pace.alone : turns * pace.sharing) * depth,
                          ends = turns * pace.end + pace.start,
                          sums = static_cast<double>(row.sums_depth) * static_cast<double>(blocks) * share_of_large /
