@@ -6,9 +6,11 @@
 ///     bench_matmul --json matmul.json --torch python3 --filter bf16
 ///     bench_matmul --shape 256x2304x768 --shape 1x768x768       only these, in all types
 ///     bench_matmul --plan 256x2304x768              how that product is cut, by each instruction set here; times nothing
+///     bench_matmul --plan 256x2304x768 --device sm_90a --types bf16 --layout nt      the same on a GPU, without one
 ///
 /// Operands are row-major, and packing is part of each run, as in a step whose activations are new. Peers are linked if
 /// they are found (oneDNN, OpenBLAS); PyTorch is run if --torch names a Python that has it.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -17,13 +19,15 @@
 #include <string>
 #include <vector>
 
-#include <halftone/kernel/matmul/cpu.hpp>
-#include <halftone/kernel/matmul/cpu/explain.hpp>
-#include <halftone/number.hpp>
-#include <halftone/policy.hpp>
-
+#include <support/gpu_target.hpp>
 #include <support/program.hpp>
 #include <support/random.hpp>
+
+#include <halftone/kernel/matmul/cpu.hpp>
+#include <halftone/kernel/matmul/cpu/explain.hpp>
+#include <halftone/kernel/matmul/device/explain.hpp>
+#include <halftone/number.hpp>
+#include <halftone/policy.hpp>
 
 #if defined(BENCH_ONEDNN)
 #include <dlfcn.h>
@@ -112,6 +116,39 @@ void print_plans(const shape& s, int threads) {
         if (set == ht::isa::amx) print_plan<ht::split_fp32, float>(device, "split_fp32", s);
     }
 }
+
+/// What --device and its companions ask for.
+struct gpu_request {
+    std::string device, layout = "nn";
+    std::vector<std::string> types;
+
+    void print(const shape& s) const {
+        using namespace ht::kernel::on_device;
+        const ht::simt::target on = *ht::simt::target_named(device);
+        for (const matmul_types& t : named_types) {
+            if (!types.empty() && std::find(types.begin(), types.end(), t.name) == types.end()) continue;
+            const matmul_problem p = dense_problem(s.m, s.n, s.k, t, on, layout[0] == 't', layout[1] == 't');
+            std::printf("%s, %s, %lld x %lld x %lld %s, %d multiprocessors\n%s", t.name, device.c_str(),
+                        static_cast<long long>(s.m), static_cast<long long>(s.n), static_cast<long long>(s.k),
+                        layout.c_str(), p.gpu.multiprocessors, explain_plan(p).c_str());
+        }
+    }
+};
+/// --device, --types and --layout, which ask for a GPU's plan.
+void add_gpu_options(CLI::App& app, CLI::Option* plan, gpu_request& gpu) {
+    std::vector<std::string> names;
+    for (const auto& t : ht::kernel::on_device::named_types) names.emplace_back(t.name);
+    CLI::Option* const device = bench::add_gpu_target(app, gpu.device)->needs(plan);
+    app.add_option("--types", gpu.types, "with --device: these alone, separated by commas")
+        ->delimiter(',')
+        ->check(CLI::IsMember(names))
+        ->needs(device);
+    app.add_option("--layout", gpu.layout,
+                   "with --device: a and b row-major (n) or stored transposed (t), nn unless given")
+        ->check(CLI::IsMember({"nn", "nt", "tn", "tt"}))
+        ->needs(device);
+}
+
 /// The shape that "256x2304x768" names.
 std::optional<shape> shape_named(const std::string& text) {
     long long m = 0, n = 0, k = 0;
@@ -245,12 +282,21 @@ int main(int argc, char** argv) {
     app.add_option("--shape", own, "measures this product m x n x k in place of the usual ones, given as 256x2304x768; repeatable")
         ->check(names_a_shape);
     std::string planned;
-    app.add_option("--plan", planned, "measures nothing, but prints strategy and block sizes of a product m x n x k, given as 256x2304x768")
-        ->check(names_a_shape);
+    CLI::Option* const plan =
+        app.add_option(
+               "--plan", planned,
+               "measures nothing, but prints strategy and block sizes of a product m x n x k, given as 256x2304x768")
+            ->check(names_a_shape);
+    gpu_request gpu;
+    add_gpu_options(app, plan, gpu);
     // Known before the peaks are measured, which takes seconds.
     app.final_callback([&] {
         if (planned.empty()) return;
-        print_plans(*shape_named(planned), o.threads);
+        if (gpu.device.empty()) {
+            print_plans(*shape_named(planned), o.threads);
+        } else {
+            gpu.print(*shape_named(planned));
+        }
         throw CLI::Success();
     });
     return bench::run_program("bench_matmul", app, o, argc, argv, [&](const bench::session& s) {

@@ -85,6 +85,24 @@ plan 4x768x768 --threads 3 && grep -qF "strategy  small_m" "$work/out" || fail "
 plan 256x2304
 [[ $? == 2 && $(wc -l <"$work/err") == 1 ]] || fail "bench_matmul does not refuse --plan 256x2304 in one line"
 
+# And on a GPU that is not there.
+plan 256x2304x768 --device sm_90a --layout nt || fail "bench_matmul --plan --device ends with $?"
+for words in "bf16, sm_90a, 256 x 2304 x 768 nt, 132 multiprocessors" "family    wgmma" "tiles     128 x 64 of c, 64 of k at a time" \
+    "wgmma: 387, taken" "fp8, sm_90a" "family    wgmma_widened" "not mma_sync_8bit: some operand has more than 8 bits"; do
+    grep -qF "$words" "$work/out" || fail "bench_matmul --plan --device does not say '$words'"
+done
+plan 256x2304x768 --device sm_80 --types tf32,fp32 && [[ $(grep -c "^[a-z]" "$work/out") == 2 ]] || fail "--types tf32,fp32 gives $(cat "$work/out")"
+while read -r arguments; do
+    # shellcheck disable=SC2086
+    plan 2x2x2 $arguments
+    [[ $? == 2 && $(wc -l <"$work/err") == 1 ]] || fail "bench_matmul does not refuse --plan 2x2x2 $arguments in one line"
+done <<'bad'
+--device sm_75
+--device sm_90a --types bf17
+--device sm_90a --layout rr
+--types bf16
+bad
+
 # Needs nothing that must be measured for hours.
 suite() { bash "$root/bench/cpu_suite.sh" "$@" >"$work/out" 2>&1; }
 suite "$work/suite" --name here --build "$build" --dry || fail "cpu_suite.sh --dry ends with $?: $(tail -n 1 "$work/out")"
