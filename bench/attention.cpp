@@ -4,6 +4,7 @@
 /// fraction of the peak from registers.
 ///
 ///     bench_attention --json attention.json --torch python3 --filter causal
+///     bench_attention --plan 1x1024x12x64 --device sm_90a      which kernels a GPU takes, and why; times nothing, needs no GPU
 ///
 /// q, k and v are slices of one (batch, time, 3, heads, head_size) buffer, as a model's projection writes them; o and
 /// its gradient are (batch, time, heads, head_size). PyTorch gets the same layout. The forward pass also computes the
@@ -13,13 +14,20 @@
 /// (causal: half of queries x keys) forward, and 2.5 times as many backward; recomputing the scores there is not
 /// counted.
 
-#include <halftone/exec/measure.hpp>
-#include <halftone/kernel/attention/cpu.hpp>
-#include <halftone/number.hpp>
-#include <halftone/policy.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <vector>
 
+#include <support/gpu_target.hpp>
 #include <support/program.hpp>
 #include <support/random.hpp>
+
+#include <halftone/exec/measure.hpp>
+#include <halftone/kernel/attention/cpu.hpp>
+#include <halftone/kernel/attention/device/explain.hpp>
+#include <halftone/number.hpp>
+#include <halftone/policy.hpp>
 
 namespace {
 
@@ -213,6 +221,55 @@ void run_functions(runner<P, T>& with) {
     }
 }
 
+/// The GPU's plan that --plan and --device ask for.
+struct gpu_request {
+    std::string shape, device;
+    std::vector<std::string> types;
+
+    /// The batch, the length, the heads and their size that `text` names; empty if it names none.
+    static std::vector<extent> numbers_of(const std::string& text) {
+        long long n[4] = {};
+        int end = 0;
+        const int read = std::sscanf(text.c_str(), "%9lldx%9lldx%9lldx%9lld%n", &n[0], &n[1], &n[2], &n[3], &end);
+        if (read != 4 || static_cast<std::size_t>(end) != text.size() || std::min({n[0], n[1], n[2], n[3]}) < 1)
+            return {};
+        return {n, n + 4};
+    }
+    void print() const {
+        using namespace ht::kernel::on_device;
+        const std::vector<extent> n = numbers_of(shape);
+        const ht::simt::target on = *ht::simt::target_named(device);
+        for (const attention_types& t : named_attention_types) {
+            if (!types.empty() && std::find(types.begin(), types.end(), t.name) == types.end()) continue;
+            for (const attention_pass pass : {attention_pass::forward, attention_pass::backward}) {
+                std::printf("%s, %s, %s, %s\n%s", t.name, device.c_str(), shape.c_str(),
+                            pass == attention_pass::forward ? "forward" : "backward",
+                            explain_plan(dense_case(n[0], n[1], n[2], n[3], t, on, pass)).c_str());
+            }
+        }
+    }
+};
+/// --plan, --device and --types.
+void add_gpu_options(CLI::App& app, gpu_request& gpu) {
+    CLI::Option* const plan =
+        app.add_option("--plan", gpu.shape,
+                       "measures nothing, but prints which kernels a GPU takes for batch x time x heads x head_size, "
+                       "given as 1x1024x12x64")
+            ->check([](const std::string& text) {
+                return gpu_request::numbers_of(text).empty()
+                           ? "expected batch, time, heads and head_size, as 1x1024x12x64, not " + text
+                           : std::string();
+            });
+    CLI::Option* const device = bench::add_gpu_target(app, gpu.device)->needs(plan);
+    plan->needs(device);
+    std::vector<std::string> names;
+    for (const auto& t : ht::kernel::on_device::named_attention_types) names.emplace_back(t.name);
+    app.add_option("--types", gpu.types, "with --device: these alone, separated by commas")
+        ->delimiter(',')
+        ->check(CLI::IsMember(names))
+        ->needs(device);
+}
+
 /// Prints scratch memory against length, which shows that it is linear.
 void tell_memory(ht::cpu& device, bench::report& report) {
     bench::json rows = bench::json::array();
@@ -244,6 +301,13 @@ void tell_memory(ht::cpu& device, bench::report& report) {
 int main(int argc, char** argv) {
     bench::options o;
     CLI::App app{"Times attention on the CPU, compared with PyTorch."};
+    gpu_request gpu;
+    add_gpu_options(app, gpu);
+    app.final_callback([&] {  // known before the peaks are measured, which takes seconds
+        if (gpu.device.empty()) return;
+        gpu.print();
+        throw CLI::Success();
+    });
     return bench::run_program("bench_attention", app, o, argc, argv, [&](const bench::session& s) {
         s.report.note(
             "operations",

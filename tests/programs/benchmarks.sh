@@ -103,6 +103,23 @@ done <<'bad'
 --types bf16
 bad
 
+plan_attention() { "$build/bench/bench_attention" --plan "$@" >"$work/out" 2>"$work/err"; }
+plan_attention 16x1024x32x64 --device sm_90a --types bf16,fp32 || fail "bench_attention --plan ends with $?"
+for words in "bf16, sm_90a, 16x1024x32x64, forward" "family    wgmma" "tiles of 192 queries" "bf16, sm_90a, 16x1024x32x64, backward" \
+    "not mma_sync: they multiply 16-bit operands of the type that they have, and floats in tfloat32" "plain: applies"; do
+    grep -qF "$words" "$work/out" || fail "bench_attention --plan does not say '$words'"
+done
+while read -r arguments; do
+    # shellcheck disable=SC2086
+    plan_attention $arguments
+    [[ $? == 2 && $(wc -l <"$work/err") == 1 ]] || fail "bench_attention does not refuse --plan $arguments in one line"
+done <<'bad'
+1x1024x12x64
+1x1024x12 --device sm_90a
+1x1024x12x64 --device sm_75
+1x1024x12x64 --device sm_90a --types fp8
+bad
+
 # Needs nothing that must be measured for hours.
 suite() { bash "$root/bench/cpu_suite.sh" "$@" >"$work/out" 2>&1; }
 suite "$work/suite" --name here --build "$build" --dry || fail "cpu_suite.sh --dry ends with $?: $(tail -n 1 "$work/out")"

@@ -61,8 +61,10 @@ TEST_CASE("attention backward by warpgroups: the reason where they are not used"
         emulator::device device({}, ht::simt::architecture_of(architecture));
         const char* sentence = nullptr;
         support::outcome<bfloat16>(p, [&](const auto&, const auto& backward) {
-            sentence = ht::kernel::on_device::why_not_warpgroups<bfloat16>(
-                device, ht::detail::check_attention(backward), backward);
+            using namespace ht::kernel::on_device;
+            sentence = plan_attention(case_of<bfloat16>(device, ht::detail::check_attention(backward), backward))
+                           .families[0]
+                           .why_not;
         });
         return sentence == nullptr ? "" : sentence;
     };

@@ -97,9 +97,12 @@ TEST_CASE("attention by warpgroups: the reason where they are not used") {
     const auto why_not = [](const attention_sizes& s, layout way, int architecture) -> std::string {
         const problem<bfloat16> p(s, way);
         emulator::device device({}, ht::simt::architecture_of(architecture));
-        const char* const why =
-            why_not_warpgroups<bfloat16>(device, {s.batch, s.queries, s.keys, s.heads, s.groups, s.head_size}, {},
-                                         p.x.q.view, p.x.k.view, p.x.v.view);
+        const char* why = nullptr;
+        support::outcome<bfloat16>(p, [&](const auto& forward, const auto&) {
+            why = plan_attention(case_of<bfloat16>(device, ht::detail::check_attention(forward), forward))
+                      .families[0]
+                      .why_not;
+        });
         return why == nullptr ? "" : why;
     };
     CHECK(why_not({1, 2, 2, 1, 1, 64, full}, layout::fused_chunks, 90) == "");

@@ -6,6 +6,7 @@
 ///     support::for_each_warpgroup_problem([&](const auto&... one) { support::check_warpgroups<bfloat16>(device, one...); });
 #pragma once
 
+#include <halftone/kernel/attention/device/describe.hpp>
 #include <halftone/kernel/attention/device/warpgroup_forward.hpp>
 
 #include "kernel/attention/hidden.hpp"
@@ -18,9 +19,9 @@ outcome<T> forward_by_warpgroups(const problem<T>& p, Device& device) {
     return outcome<T>(p, [&](const auto& forward, const auto&) {
         const auto e = ht::detail::check_attention(forward);
         using namespace ht::kernel::on_device;
-        CHECK(why_not_warpgroups<T>(device, e, forward.sequences, forward.q, forward.k, forward.v, forward.o) ==
-              nullptr);
-        attend_by_warpgroups(device, forward, describe_attention(e, forward.options, {}));
+        const attention_plan plan = plan_attention(case_of<T>(device, e, forward));
+        CHECK(plan.best().family == attention_family::wgmma);
+        attend_by_warpgroups(device, forward, describe_attention(e, forward.options, {}), plan.best().query_rows);
     });
 }
 /// The same by one tiling.

@@ -113,7 +113,7 @@ struct attention_backward {
 ///
 ///     static const char* why_not_flash(const detail::attention_extents&);   // nullptr: they support the problem
 ///     // Of several kernels: nullptr if the fastest ones run, otherwise why not.
-///     template <class Compute, class T> static const char* why_not_matrix_units(const attention_forward<T>&);
+///     template <class Compute, class Arguments> static const char* why_not_matrix_units(const Arguments&);
 template <class Device>
 struct attention;
 
@@ -215,7 +215,7 @@ attention_extents check_attention_shapes(const view<T, 4>& q, const view<T, 4>& 
 }
 
 /// Why no device's flash kernels support a problem, or nullptr if they may.
-inline const char* why_not_flash(const attention_extents& e) {
+constexpr const char* why_not_flash(const attention_extents& e) {
     return e.head_size > most_head_size ? "flash kernels take a head_size of at most 256" : nullptr;
 }
 

@@ -7,15 +7,17 @@
 /// backward pass has three kernels: terms of each query (16 bytes of scratch memory a query), dq by blocks of queries,
 /// dk and dv by blocks of keys. Tiles depend on the head size and, for wide heads, on the shared memory of the device's
 /// architecture. On Hopper, in code for sm_90a, warpgroups compute 16-bit types (device/warpgroup_forward.hpp and
-/// device/warpgroup_backward.hpp) where why_not_warpgroups (device/warpgroup.hpp) allows it.
+/// device/warpgroup_backward.hpp). device/plan.hpp chooses.
 #pragma once
 
 #include <halftone/exec/simt/architecture.hpp>
 #include <halftone/kernel/attention/device/backward.hpp>
+#include <halftone/kernel/attention/device/describe.hpp>
 #include <halftone/kernel/attention/device/forward.hpp>
 #include <halftone/kernel/attention/device/math.hpp>
 #include <halftone/kernel/attention/device/modified.hpp>
 #include <halftone/kernel/attention/device/plain.hpp>
+#include <halftone/kernel/attention/device/plan.hpp>
 #include <halftone/kernel/attention/device/warpgroup_backward.hpp>
 #include <halftone/kernel/attention/device/warpgroup_forward.hpp>
 #include <halftone/kernel/attention/device/wide.hpp>
@@ -98,9 +100,11 @@ struct attention<Device> {
         const detail::attention_extents e = detail::check_attention(a);
         if (e.batch * e.heads * e.queries == 0) return;
         const attention_problem problem = describe_attention(e, a.options, a.sequences);
+        const attention_plan plan = plan_attention(case_of<Compute>(device, e, a));
+        const planned_attention& best = plan.best();
         if constexpr (can_attend_by_warpgroups<Compute, T, Device>) {
-            if (why_not_warpgroups<Compute>(device, e, a.sequences, a.q, a.k, a.v, a.o) == nullptr)
-                return attend_by_warpgroups(device, a, problem);
+            if (best.family == attention_family::wgmma)
+                return attend_by_warpgroups(device, a, problem, best.query_rows);
         }
         const auto launch = [&]<class Kernel>(std::type_identity<Kernel>) {
             device.launch(Kernel{vectors_of(a.q, a.sequences), vectors_of(a.k, a.sequences),
@@ -108,18 +112,17 @@ struct attention<Device> {
                                  problem});
         };
         if constexpr (multiplies_matrices<Compute, T>) {
-            if (why_not_matrix_units<Compute>(a) == nullptr) {
-                return for_head_size<T>(e.head_size, [&]<int Head>(constant<Head>) {
+            if (best.family == attention_family::mma_sync) {
+                return for_head_size<T>(best.head, [&]<int Head>(constant<Head>) {
                     using tiles = attention_tiles<T, Head>;
-                    if (device.architecture().template fits<typename tiles::large_forward>()) {
-                        launch(std::type_identity<typename tiles::large_forward>{});
-                    } else {
-                        launch(std::type_identity<typename tiles::forward>{});
-                    }
+                    static_assert(Head < 256 || tiles::large_forward::shared_bytes ==
+                                                    large_tile_bytes<Compute, T>(attention_pass::forward));
+                    if (best.has_large_tiles) return launch(std::type_identity<typename tiles::large_forward>{});
+                    launch(std::type_identity<typename tiles::forward>{});
                 });
             }
         }
-        for_vectors_of_rows(e.head_size, [&]<int Parts>(constant<Parts>) {
+        for_vectors_of_rows(best.head, [&]<int Parts>(constant<Parts>) {
             launch(std::type_identity<plain_attention_kernel<Compute, T, Parts>>{});
         });
     }
@@ -131,8 +134,10 @@ struct attention<Device> {
         const detail::attention_extents e = detail::check_attention(a);
         if (e.batch * e.groups * (e.queries + e.keys) == 0) return;
         const attention_problem problem = describe_attention(e, a.options, a.sequences);
+        const attention_plan plan = plan_attention(case_of<Compute>(device, e, a));
+        const planned_attention& best = plan.best();
         if constexpr (can_attend_by_warpgroups<Compute, T, Device>) {
-            if (why_not_warpgroups<Compute>(device, e, a) == nullptr) return gradients_by_warpgroups(device, a, problem);
+            if (best.family == attention_family::wgmma) return gradients_by_warpgroups(device, a, problem);
         }
         const workspace::lease scratch(device.scratch(),
                                        static_cast<std::size_t>(query_term_count(problem)) * sizeof(query_term));
@@ -155,11 +160,13 @@ struct attention<Device> {
                                          problem};
         const auto launch = [&]<class Kernel>(std::type_identity<Kernel>) { device.launch(Kernel{score_gradients}); };
         if constexpr (multiplies_matrices<Compute, T>) {
-            if (e.heads > 0 && why_not_matrix_units<Compute>(a) == nullptr) {
-                return for_head_size<T>(e.head_size, [&]<int Head>(constant<Head>) {
+            if (best.family == attention_family::mma_sync) {
+                return for_head_size<T>(best.head, [&]<int Head>(constant<Head>) {
                     using tiles = attention_tiles<T, Head>;
-                    const simt::architecture on = device.architecture();
-                    if (on.fits<typename tiles::large_by_queries>() && on.fits<typename tiles::large_by_keys>()) {
+                    constexpr word most = large_tile_bytes<Compute, T>(attention_pass::backward);
+                    static_assert(Head < 256 || (tiles::large_by_queries::shared_bytes == most &&
+                                                 tiles::large_by_keys::shared_bytes <= most));
+                    if (best.has_large_tiles) {
                         launch(std::type_identity<typename tiles::large_by_queries>{});
                         launch(std::type_identity<typename tiles::large_by_keys>{});
                     } else {
@@ -169,7 +176,7 @@ struct attention<Device> {
                 });
             }
         }
-        for_vectors_of_rows(e.head_size, [&]<int Parts>(constant<Parts>) {
+        for_vectors_of_rows(best.head, [&]<int Parts>(constant<Parts>) {
             launch(std::type_identity<plain_attention_backward_kernel<Compute, T, Parts, side::queries>>{});
             launch(std::type_identity<plain_attention_backward_kernel<Compute, T, Parts, side::keys>>{});
         });
@@ -213,14 +220,12 @@ struct attention<Device> {
 
     /// Why these kernels do not support the problem, as a sentence; nullptr if they do.
     static const char* why_not_flash(const detail::attention_extents& e) { return detail::why_not_flash(e); }
-    /// Why matrix instructions are not used, as a sentence; nullptr if they are.
-    template <class Compute, class T>
-    static const char* why_not_matrix_units(const attention_forward<T>& a) {
-        return why_not_matrix_units<Compute>(a.q, a.k, a.v, a.o);
-    }
-    template <class Compute, class T>
-    static const char* why_not_matrix_units(const attention_backward<T>& a) {
-        return why_not_matrix_units<Compute>(a.q, a.k, a.v, a.d_o, a.dq, a.dk, a.dv);
+    /// Why matrix instructions are not used, as a sentence; nullptr if they are. Arguments: of a forward or a backward pass.
+    template <class Compute, class Arguments>
+    static const char* why_not_matrix_units(const Arguments& a) {
+        const detail::attention_extents e{a.q.extent_of(0), a.q.extent_of(1), a.k.extent_of(1),
+                                          a.q.extent_of(2), a.k.extent_of(2), a.q.extent_of(3)};
+        return on_device::planning::against_matrix_units(on_device::case_of<Compute>(e, a));
     }
 
   private:
@@ -230,46 +235,23 @@ struct attention<Device> {
         return on_device::describe_attention(e, options, {});
     }
     template <class Compute, class T>
-    static constexpr bool multiplies_matrices = (std::is_same_v<Compute, T> &&
-                                                 (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>)) ||
-                                                (std::is_same_v<Compute, tfloat32> && std::is_same_v<T, float>);
-
-    template <class Compute, class T, class... Views>
-    static const char* why_not_matrix_units(const view<T, 4>& q, const Views&... views) {
-        if (!multiplies_matrices<Compute, std::remove_const_t<T>>) {
-            return "they multiply 16-bit operands of the type that they have, and floats in tfloat32";
-        }
-        if (q.extent_of(3) % 8 != 0) return "head_size is not a multiple of 8";
-        if (!are_chunks(q, views...)) return "some head's vectors do not begin on a multiple of 16 bytes";
-        return nullptr;
+    static constexpr bool multiplies_matrices =
+        on_device::attention_arithmetic_of<Compute, T>() != on_device::attention_arithmetic::others;
+    template <class Compute, class T>
+    static constexpr simt::word large_tile_bytes(on_device::attention_pass pass) {
+        return on_device::planning::large_tile_bytes(on_device::attention_arithmetic_of<Compute, T>(), pass);
     }
 
-    /// Whether the vectors of all heads are aligned to 16 bytes.
-    template <class... Ts>
-    static bool are_chunks(const view<Ts, 4>&... views) {
-        const auto is_chunks = []<class T>(const view<T, 4>& v) {
-            constexpr extent elements = 16 / sizeof(T);
-            for (int axis = 0; axis < 3; ++axis) {
-                if (v.extent_of(axis) > 1 && v.stride_of(axis) % elements != 0) return false;
-            }
-            return simt::is_aligned(v.data(), 16);
-        };
-        return (is_chunks(views) && ...);
-    }
-    /// Fewer head sizes for floats, to save compile time: sizes between are padded.
+    /// `head`: of the plan.
     template <class T, class Launch>
-    static void for_head_size(extent head_size, const Launch& launch) {
+    static void for_head_size(extent head, const Launch& launch) {
         if constexpr (sizeof(T) == 2) {
-            if (head_size <= 32) return launch(simt::constant<32>{});
-            if (head_size > 64 && head_size <= 96) return launch(simt::constant<96>{});
+            if (head == 32) return launch(simt::constant<32>{});
+            if (head == 96) return launch(simt::constant<96>{});
         }
-        if (head_size <= 64) {
-            launch(simt::constant<64>{});
-        } else if (head_size <= 128) {
-            launch(simt::constant<128>{});
-        } else {
-            launch(simt::constant<256>{});
-        }
+        if (head == 64) return launch(simt::constant<64>{});
+        if (head == 128) return launch(simt::constant<128>{});
+        launch(simt::constant<256>{});
     }
     template <class Launch>
     static void for_vectors_of_rows(extent head_size, const Launch& launch) {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What attention's kernels for Hopper's warpgroups (wgmma and TMA) share: which problems they take, tensor maps of
-/// heads, and how persistent blocks share the tiles of all heads.
+/// What attention's kernels for Hopper's warpgroups (wgmma and TMA) share: tensor maps of heads, and how persistent blocks share
+/// the tiles of all heads. plan.hpp says which problems they take.
 ///
-///     if (why_not_warpgroups<Compute>(device, e, sequences, q, k, v, o) == nullptr) ...
 ///     const auto map = head_map(device, q, 64);
 ///     simt.bulk_copy(to, map, column, time, head, sequence, done);   // in a kernel: 64 times x 64 columns of one head
 #pragma once
@@ -32,29 +31,6 @@ template <class Compute, class T, class Device>
 inline constexpr bool can_attend_by_warpgroups =
     can_have_warpgroups<Compute, Device> && std::is_same_v<Compute, T> &&
     (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>);
-
-/// Why the kernels for warpgroups do not compute a problem, as a sentence; nullptr if they do. `views`: all operands and
-/// results. It depends on the device, the layout and the head size alone, not on how many rows there are.
-template <class Compute, class Device, class T, class... Views>
-const char* why_not_warpgroups(Device& device, const detail::attention_extents& e, const packed_sequences& sequences,
-                               const view<T, 4>& q, const Views&... views) {
-    if constexpr (!can_attend_by_warpgroups<Compute, std::remove_const_t<T>, Device>) {
-        return "they multiply 16-bit operands of the type that they have, in code for sm_90a";
-    } else {
-        if (!has_warpgroups<Compute>(device)) return "the GPU or the code for it is none of sm_90a";
-        if (sequences.are_there()) return "the sequences are packed";
-        // The other kernels add up the keys of a query in other blocks, and compute packed sequences and caches.
-        if (device.architecture().batch_invariant) return "the context is batch-invariant";
-        if (e.head_size % 8 != 0) return "head_size is not a multiple of 8";
-        if (e.head_size > 128) return "head_size is above 128";
-        if (!has_tensor_map(q) || !(has_tensor_map(views) && ...)) {
-            return "some tensor's distances are not positive multiples of 16 bytes";
-        }
-        const extent tiles = e.batch * e.heads * (e.queries / 64 + 1), others = e.batch * e.heads * (e.keys / 64 + 1);
-        if (tiles > 1 << 30 || others > 1 << 30) return "there are more than 2^30 tiles";
-        return nullptr;
-    }
-}
 
 /// A tensor map of heads (batch, time, heads, head_size): a copy takes 64 columns of `rows` times of one head. What is
 /// beyond head_size or the last time is zero when loaded, and not stored.

@@ -530,16 +530,7 @@ struct warpgroup_attention_backward_kernel {
     }
 };
 
-/// Why these kernels do not compute a problem, as a sentence; nullptr if they do. Other head sizes than 64 and 128 are
-/// padded with zeros.
-template <class Compute, class Device, class T>
-const char* why_not_warpgroups(Device& device, const detail::attention_extents& e, const attention_backward<T>& a) {
-    if (e.heads * e.queries * e.keys == 0) return "there are no queries or no keys";
-    if (e.head_size <= 32) return "head_size is at most 32: most of the products would be of zeros";
-    return why_not_warpgroups<Compute>(device, e, a.sequences, a.q, a.k, a.v, a.o, a.d_o, a.dq, a.dk, a.dv);
-}
-
-/// dq, dk and dv of a problem to which why_not_warpgroups has no objection.
+/// dq, dk and dv of a problem that the plan (plan.hpp) gives to warpgroups. Other head sizes than 64 and 128 are padded with zeros.
 template <class Device, class T>
 void gradients_by_warpgroups(Device& device, const attention_backward<T>& a, const attention_problem& problem) {
     const extent count = query_term_count(problem);

@@ -460,16 +460,13 @@ void attend_by_warpgroups(Device& device, const attention_forward<T>& a, const a
         q, k, v, o, vectors_of(a.q, {}), vectors_of(a.k, {}), vectors_of(a.v, {}), simt::span_of(a.logsumexp), problem,
         schedule_by_queries(problem, Tiling::query_rows, device.architecture().multiprocessors)});
 }
-/// Heads of 64 have tiles of 192 queries if there are at least four of these for each multiprocessor, otherwise of 128; the
-/// bits are the same. On an H200 192 queries by three warpgroups took 348 us and 128 by two 394 us at 16 x 1,024 tokens
-/// (2,048 channels, full), and 671 us against 797 us at 4 x 4,096 (causal).
+/// With tiles of 192 or 128 queries, as the plan (plan.hpp) says.
 template <class Device, class T>
-void attend_by_warpgroups(Device& device, const attention_forward<T>& a, const attention_problem& problem) {
-    const extent large_tiles = static_cast<extent>(problem.sequences) * problem.heads *
-                               problem.parts(attention_side::queries, 192);
+void attend_by_warpgroups(Device& device, const attention_forward<T>& a, const attention_problem& problem,
+                          int query_rows) {
     if (problem.head_size > 64) {
         attend_by_warpgroups<Device, T, warpgroup_attention_tiling<128, 2, 2, true>>(device, a, problem);
-    } else if (large_tiles >= extent{4} * device.architecture().multiprocessors) {
+    } else if (query_rows == 192) {
         attend_by_warpgroups<Device, T, warpgroup_attention_tiling<64, 3, 4, true>>(device, a, problem);
     } else {
         attend_by_warpgroups<Device, T, warpgroup_attention_tiling<64, 2, 4, true>>(device, a, problem);
