@@ -69,6 +69,13 @@ class measured {
     bool has_eight_bit_code() const {
         return real_->template has_eight_bit_code<Kernel>();
     }
+    bool has_wgmma_code() const requires requires(Device& d) { d.has_wgmma_code(); }
+    { return real_->has_wgmma_code(); }
+    /// Has the type of the device's tensor maps, and describes nothing.
+    template <class T, class... Shape>
+    auto tile_map(const T* data, const Shape&... shape) const {
+        return decltype(real_->tile_map(data, shape...)){};
+    }
     template <class Kernel>
     void launch(const Kernel&) {}
     template <class Function>

@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 
+#include <halftone/exec/measure.hpp>
 #include <halftone/kernel/attention/device.hpp>
 #include <halftone/number.hpp>
 
@@ -77,18 +78,26 @@ void launches_its_plan(const simt::architecture& gpu, bool with_special_code, co
     const ht::shape<4> of_keys{of[0], of[1], groups, of[3]};
     std::string launched;
     support::recording_device device{gpu, with_special_code, writer{&launched}};
-    using kernels = ht::kernel::attention<decltype(device)>;
     const auto q = tensor_at<const T>(1, of, gap), o = tensor_at<const T>(2, of, 0);
     const auto k = tensor_at<const T>(3, of_keys, gap), v = tensor_at<const T>(4, of_keys, gap);
-    if (pass == attention_pass::forward) {
-        kernels::template forward<Compute>(device, ht::kernel::attention_forward<T>{q, k, v, tensor_at<T>(5, of, 0)});
-    } else {
-        const ht::view<const float, 4> sums(reinterpret_cast<const float*>(64), {of[0], of[2], of[1], 2});
-        kernels::template backward<Compute>(
-            device,
-            ht::kernel::attention_backward<T>{q, k, v, o, sums, tensor_at<const T>(6, of, 0), tensor_at<T>(7, of, gap),
-                                              tensor_at<T>(8, of_keys, gap), tensor_at<T>(9, of_keys, gap)});
-    }
+    const ht::kernel::attention_forward<T> forward{q, k, v, tensor_at<T>(5, of, 0)};
+    const ht::view<const float, 4> sums(reinterpret_cast<const float*>(64), {of[0], of[2], of[1], 2});
+    const ht::kernel::attention_backward<T> backward{q,
+                                                     k,
+                                                     v,
+                                                     o,
+                                                     sums,
+                                                     tensor_at<const T>(6, of, 0),
+                                                     tensor_at<T>(7, of, gap),
+                                                     tensor_at<T>(8, of_keys, gap),
+                                                     tensor_at<T>(9, of_keys, gap)};
+    const auto call = [&]<class D>(D& d) {
+        if (pass == attention_pass::forward) return ht::kernel::attention<D>::template forward<Compute>(d, forward);
+        ht::kernel::attention<D>::template backward<Compute>(d, backward);
+    };
+    call(device);
+    // The device's twin takes the same plan, and so the same scratch memory.
+    CHECK(ht::workspace_bytes(device, call) == device.scratch().peak());
     const bool has_16_bits = sizeof(T) == 2 && std::is_same_v<Compute, T>;
     const attention_types& types = named_attention_types[has_16_bits                             ? 0
                                                          : std::is_same_v<Compute, ht::tfloat32> ? 2

@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 
+#include <halftone/exec/measure.hpp>
 #include <halftone/kernel/matmul/device.hpp>
 #include <halftone/number.hpp>
 
@@ -92,6 +93,9 @@ void launches_its_plan(const simt::architecture& gpu, bool with_special_code, ex
     matmul_problem p;
     if (matrices == 1) {
         matmul<device_type>::template run<Compute>(device, a, b, end);
+        // The device's twin takes the same plan, and so the same scratch memory.
+        const auto call = [&]<class D>(D& d) { matmul<D>::template run<Compute>(d, a, b, end); };
+        CHECK(ht::workspace_bytes(device, call) == device.scratch().peak());
         p = describe_product<Compute>(device, x, y, end, one_matrix{});
     } else {
         const extent apart = extent{1} << 30;  // aligned, as the first matrix may be
