@@ -117,8 +117,8 @@ inline constexpr int deep_block_bytes = 3 * (128 + 128) * deep_panel_bytes;
 constexpr int slowness_of(const matmul_problem& p) {
     return p.arithmetic == matmul_arithmetic::tfloat32 ? tfloat32_slowness : 1;
 }
-constexpr matmul_way way_of(const matmul_cut& cut, int slowness, int panel_bytes) {
-    return {cut, panel_bytes, {}, cut.time * slowness};
+constexpr matmul_way way_of(const matmul_cut& cut, int slowness, int bytes_of_panel) {
+    return {cut, bytes_of_panel, {}, cut.time * slowness};
 }
 /// How warpgroups store results: by bulk copies where possible. Rows that do not begin at multiples of 16 bytes need an operand b
 /// whose columns are lines, and an a whose rows are.

@@ -115,7 +115,7 @@ constexpr matmul_cut cut_matmul(const simt::architecture& gpu, extent m, extent 
 }
 
 /// The time that warpgroups take more, in the same unit, if results are stored one by one: 400 for those of a large tile,
-/// measured on an H200.
+/// measured on an H200 (odd rows of c in bench/results/gpu_h100_tiles.md).
 constexpr double time_of_single_stores(const simt::architecture& gpu, extent m, extent n) {
     return 400 * static_cast<double>(m) * static_cast<double>(n) / (128 * 128) / gpu.multiprocessors;
 }
@@ -123,7 +123,7 @@ constexpr double time_of_single_stores(const simt::architecture& gpu, extent m, 
 /// Whether operands with this number of unaligned elements are copied into aligned rows first. Loaded through
 /// registers, small tiles take some 10 instructions for each matrix instruction, where large aligned tiles take 3. A
 /// copy moves each element twice and takes another kernel: too much for few rows or columns, and for products of a few
-/// microseconds.
+/// microseconds. What copies gain is in bench/results/gpu_h100_tiles.md (odd rows of operands); the two limits have no figure.
 constexpr bool pays_to_align(const simt::architecture& gpu, extent m, extent n, extent k, extent unaligned) {
     const extent products = m * n * k;
     return unaligned <= products / 256 && products >= gpu.multiprocessors * (extent{1} << 23);
