@@ -131,7 +131,8 @@ void visit_divided_parameters(store& parameters, const communicator& comm, const
         f(range);
     }
 }
-/// Calls f for each range that this rank holds of an optimizer's divided moments and averages.
+/// Calls f(range, is_whole) for each range of an optimizer's moments and averages that this rank holds; is_whole: every rank
+/// has all of it.
 template <class Optimizer, class F>
 void visit_divided_slabs(Optimizer& optimizer, const F& f) {
     store& parameters = optimizer.parameter_store();

@@ -23,7 +23,7 @@ namespace simt = ht::simt;
 using namespace ht::kernel::on_device;
 using ht::extent;
 
-/// A launch in the letters of device_choices.hpp; empty for kernels that are no family's own.
+/// A launch in the letters of tests/kernel/attention/device_choices.hpp; empty for kernels that are no family's own.
 struct writer {
     std::string* text;
 

@@ -23,7 +23,7 @@ namespace simt = ht::simt;
 using namespace ht::kernel::on_device;
 using ht::extent;
 
-/// A launch in the letters of device_choices.hpp; empty for kernels that do not multiply.
+/// A launch in the letters of tests/kernel/matmul/device_choices.hpp; empty for kernels that do not multiply.
 struct writer {
     std::string* text;
     bool of_bytes;

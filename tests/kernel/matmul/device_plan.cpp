@@ -24,8 +24,8 @@ using ht::extent;
 namespace simt = ht::simt;
 using matmul_test::choice_of;
 
-/// The choices at the time when the times of tiles.hpp were measured, in the letters of device_choices.hpp. Types: mixed is bfloat16
-/// times float in bfloat16, and float is bfloat16 into floats. Changing a cost changes lines here: state in tiles.hpp or plan.hpp
+/// The choices at the time when the times of kernel/matmul/device/tiles.hpp were measured, in the letters of device_choices.hpp. Types: mixed is bfloat16
+/// times float in bfloat16, and float is bfloat16 into floats. Changing a cost changes lines here: state in that file or in kernel/matmul/device/plan.hpp
 /// where it was measured. A change of parts (/3) changes bits.
 constexpr const char* choices =
     R"(types layout shape            sm_80       sm_86       sm_89       sm_90       sm_90a      sm_100      sm_120

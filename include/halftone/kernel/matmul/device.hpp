@@ -4,8 +4,8 @@
 ///
 /// bfloat16, float16 and tfloat32 are multiplied by the matrix units. Operands of that type (floats for tfloat32) with
 /// aligned rows are loaded by asynchronous copies; unaligned ones are copied to aligned rows first if that pays
-/// (aligned_copy.hpp); others are loaded through registers. All other compute types, split<bfloat16, N> included, are
-/// multiplied in float, with the same contract. plan.hpp chooses among them, and the partition of c and k. A device with an
+/// (device/aligned_copy.hpp); others are loaded through registers. All other compute types, split<bfloat16, N> included, are
+/// multiplied in float, with the same contract. device/plan.hpp chooses among them, and the partition of c and k. A device with an
 /// engine (exec/matmul_engine.hpp) uses it for the products for which it is faster.
 ///
 /// 8-bit operands, which are exact in such a type, are multiplied by 8-bit matrix units if the GPU has them, in any

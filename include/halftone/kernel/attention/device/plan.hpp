@@ -23,6 +23,7 @@
 
 #include <halftone/exec/simt/architecture.hpp>
 #include <halftone/kernel/attention/attention.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -91,7 +92,7 @@ constexpr int large_tile_bytes(attention_arithmetic arithmetic, attention_pass p
 /// otherwise 128; the bits are the same. On an H200 192 queries by three warpgroups took 348 us and 128 by two 394 us at 16 x 1,024
 /// tokens (2,048 channels, full), and 671 us compared with 797 us at 4 x 4,096 (causal).
 constexpr int query_rows_of_wgmma(const attention_case& c) {
-    const extent tiles = c.e.batch * c.e.heads * ((c.e.queries + 191) / 192);
+    const extent tiles = c.e.batch * c.e.heads * detail::ceil_div(c.e.queries, 192);
     return c.e.head_size <= 64 && tiles >= extent{4} * c.gpu.multiprocessors ? 192 : 128;
 }
 

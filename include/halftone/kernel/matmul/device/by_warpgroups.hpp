@@ -7,6 +7,7 @@
 
 #include <halftone/kernel/matmul/device/plan.hpp>
 #include <halftone/kernel/matmul/device/warpgroup.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -58,10 +59,10 @@ void multiply_by_warpgroups(Device& device, const product_operand<T>& a, const p
         if (cut.parts == 1) return device.launch(kernel_with(epilogue, access, storing, {}, a.outer, 0));
         // The rows of a part are whole tiles, so that the copy of a tile stays within the part.
         const extent padded_rows = extent{tiles_of_rows(a.outer, 1, Tiling::tile_m)} * Tiling::tile_m;
-        const extent leading = (b.outer + 7) / 8 * 8, elements = padded_rows * leading;
+        const extent leading = detail::round_up(b.outer, 8), elements = padded_rows * leading;
         const workspace::lease sums(device.scratch(), static_cast<std::size_t>(cut.parts * elements) * sizeof(float));
-        const int panels = (a.depth + Tiling::depth - 1) / Tiling::depth;
-        const part_of_depth part{(panels + cut.parts - 1) / cut.parts, elements};
+        const int panels = detail::ceil_div(a.depth, Tiling::depth);
+        const part_of_depth part{detail::ceil_div(panels, cut.parts), elements};
         const int parts = part.count(panels);
         const detail::matmul_epilogue<pack<>, partial_results> partial{{}, {{{}, sums.as<float>(), leading}, {}}};
         device.launch(kernel_with(partial, row_access::chunks, {true}, part, parts * padded_rows, static_cast<int>(padded_rows)));

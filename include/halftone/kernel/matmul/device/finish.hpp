@@ -119,8 +119,8 @@ HALFTONE_HD HALFTONE_INLINE void finish_row(Simt simt, const detail::matmul_epil
     run_part(simt, finish_row_part<N, Operands, Results>{epilogue, access, row, column, columns, sums});
 }
 
-/// An epilogue's operands and results for another matrix of a batch, at this distance in elements, which all of them
-/// have.
+/// An epilogue's operands and results for another matrix of a batch, at this distance in elements, which results and
+/// operands that are matrices have; those that are one row or column serve the whole batch.
 template <class T>
 HALFTONE_HD HALFTONE_INLINE detail::column_operand<T> offset_by(const detail::column_operand<T>& o, extent) {
     return o;

@@ -13,6 +13,7 @@
 #include <halftone/kernel/matmul/device/multiply_add.hpp>
 #include <halftone/kernel/matmul/device/plan.hpp>
 #include <halftone/kernel/matmul/device/widened_copy.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -41,11 +42,11 @@ void multiply_in_parts(Device& device, const product_operand<A>& a, const produc
                        const detail::matmul_epilogue<Operands, Results>& epilogue, row_access access, int parts,
                        const Batch& batch) {
     using kernel = typename Way::template kernel<pack<>, partial_results>;
-    const extent leading = (b.outer + 7) / 8 * 8, elements = a.outer * leading;
+    const extent leading = detail::round_up(b.outer, 8), elements = a.outer * leading;
     const workspace::lease sums(device.scratch(),
                                 static_cast<std::size_t>(batch.count * parts * elements) * sizeof(float));
     kernel partial{a, b, {{}, {{{}, sums.as<float>(), leading}, {}}}, row_access::chunks};
-    partial.part = {(partial.panels() + parts - 1) / parts, elements};
+    partial.part = {detail::ceil_div(partial.panels(), parts), elements};
     const int count = partial.grid().z;
     const finish_kernel<Operands, Results> finish{
         {sums.as<float>(), count * elements}, leading, epilogue, access, 0, a.outer, b.outer, count, elements};
@@ -64,7 +65,7 @@ void multiply(Device& device, const product_operand<A>& a, const product_operand
     if constexpr (std::is_same_v<Batch, one_matrix>) {
         multiply_in_parts<Way>(device, a, b, epilogue, access, parts, batch);
     } else {
-        const extent bytes = parts * a.outer * ((b.outer + 7) / 8 * 8) * static_cast<extent>(sizeof(float));
+        const extent bytes = parts * a.outer * detail::round_up(b.outer, 8) * static_cast<extent>(sizeof(float));
         const extent at_once = std::max<extent>(1, most_bytes / bytes);
         for (extent i = 0; i < batch.count; i += at_once) {
             matrix_batch some = batch;

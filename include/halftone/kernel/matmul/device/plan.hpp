@@ -38,6 +38,7 @@
 
 #include <halftone/kernel/matmul/device/layout.hpp>
 #include <halftone/kernel/matmul/device/tiles.hpp>
+#include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -156,8 +157,8 @@ constexpr compared_tiles compare_tiles(const matmul_problem& p) {
     const bool in_parts = (wgmma.time < mma_sync.time ? wgmma : mma_sync).parts > 1;
     if (in_parts || storing.most_offset == 0) return both;
 
-    const extent rows_of_set = (p.m + storing.sets - 1) / storing.sets,
-                 m = storing.sets * ((rows_of_set + 127) / 128) * 128, n = p.n + storing.most_offset;
+    const extent rows_of_set = detail::ceil_div(p.m, storing.sets),
+                 m = storing.sets * detail::round_up(rows_of_set, 128), n = p.n + storing.most_offset;
     const matmul_cut mma_sync_of_sets = cut(m, n, mma_sync_tiles, 1), in_sets = cut(m, n, wgmma_tiles, 1);
     const double stores = time_of_single_stores(p.gpu, p.m, p.n), least = std::min(mma_sync.time, wgmma.time) + stores;
     both.mma_sync.cost = mma_sync_of_sets.time < least ? mma_sync_of_sets.time : mma_sync.time + stores;

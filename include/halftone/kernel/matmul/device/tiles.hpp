@@ -18,6 +18,7 @@
 #include <algorithm>
 
 #include <halftone/exec/simt/architecture.hpp>
+#include <halftone/number/integer.hpp>
 #include <halftone/tensor/shape.hpp>
 
 namespace halftone {
@@ -98,11 +99,11 @@ constexpr matmul_cut cut_matmul(const simt::architecture& gpu, extent m, extent 
     double least = -1;
     for (const tile_pace& pace : tile_paces) {
         if (pace.tile < tiles.first || pace.tile > tiles.last) continue;
-        const extent count = ((m + pace.rows - 1) / pace.rows) * ((n + pace.columns - 1) / pace.columns);
+        const extent count = detail::ceil_div(m, pace.rows) * detail::ceil_div(n, pace.columns);
         const double share_of_large = static_cast<double>(pace.rows * pace.columns) / (128 * 128);
         for (int parts = std::max(1, parts_given); parts <= (parts_given > 0 ? parts_given : most_parts); ++parts) {
-            const extent blocks = count * parts, rounds = (blocks + gpu.multiprocessors - 1) / gpu.multiprocessors;
-            const double turns = static_cast<double>(rounds), depth = static_cast<double>((k + parts - 1) / parts),
+            const extent blocks = count * parts, rounds = detail::ceil_div(blocks, gpu.multiprocessors);
+            const double turns = static_cast<double>(rounds), depth = static_cast<double>(detail::ceil_div(k, parts)),
                          products = (rounds <= 1 ? pace.alone : turns * pace.sharing) * depth,
                          ends = turns * pace.end + pace.start,
                          sums = static_cast<double>(row.sums_depth) * static_cast<double>(blocks) * share_of_large /
