@@ -233,6 +233,8 @@ struct gpu_request {
         const int read = std::sscanf(text.c_str(), "%9lldx%9lldx%9lldx%9lld%n", &n[0], &n[1], &n[2], &n[3], &end);
         if (read != 4 || static_cast<std::size_t>(end) != text.size() || std::min({n[0], n[1], n[2], n[3]}) < 1)
             return {};
+        // The number of scores is an int64.
+        if (static_cast<double>(n[0]) * static_cast<double>(n[1]) * static_cast<double>(n[1]) * static_cast<double>(n[2]) > 0x1p60) return {};
         return {n, n + 4};
     }
     void print() const {

@@ -154,7 +154,9 @@ std::optional<shape> shape_named(const std::string& text) {
     long long m = 0, n = 0, k = 0;
     int end = 0;
     const bool is_read = std::sscanf(text.c_str(), "%9lldx%9lldx%9lld%n", &m, &n, &k, &end) == 3;
-    if (!is_read || static_cast<std::size_t>(end) != text.size() || m < 1 || n < 1 || k < 1) return std::nullopt;
+    constexpr long long most = 1 << 20;  // products of three are int64
+    if (!is_read || static_cast<std::size_t>(end) != text.size() || std::min({m, n, k}) < 1 || std::max({m, n, k}) > most)
+        return std::nullopt;
     return shape{m, n, k};
 }
 

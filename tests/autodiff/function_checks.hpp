@@ -4,7 +4,6 @@
 /// in float within the bound that the function's expression states.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <string>
@@ -37,14 +36,18 @@ void for_each_function(const F& f) {
 #include <halftone/policy/operation_table.hpp>
 }
 
-/// The expression of the last operation of a tape, and its derivatives, as functions of a number with its error.
-struct expression_hook : ht::detail::tape_hook {
-    using tape_hook::tape_hook;
+/// The expression of an operation of a tape, and its derivatives, as functions of a number with its error.
+struct expressions {
     std::function<bounded(bounded)> value, slope, curvature;
+};
+struct expression_hook : ht::detail::tape_hook, expressions {
+    using tape_hook::tape_hook;
 
+    /// Keeps the first.
     template <class Record>
     void record(const Record& r) {
-        const auto e = r.expression.template at<0>();
+        if (value) return;
+        const auto e = ht::detail::as_pack(r.expression).template at<0>();
         const auto of = [](const auto& function) {
             return [function](bounded x) { return ht::scalar::evaluate(function, &x); };
         };
@@ -89,24 +92,33 @@ void check_others(Device& device, const golden_operation& golden, const Call& ca
     const auto y = numbers_of(device, call(context, context.constant(in.const_view())).view());
     for (std::size_t i = 0; i < x.size(); ++i) {
         CAPTURE(golden.others[i].x);
-        check_other(y[i], golden.others[i].value, 8 * ht::unit_roundoff<float> * std::fabs(golden.others[i].value));
+        check_other(y[i], golden.others[i].value, 8 * ht::unit_roundoff<T> * std::fabs(golden.others[i].value));
     }
 }
 
-/// In float: values of the kernel, which between PyTorch's numbers are compared with the expression in double; and both derivatives of the
-/// expression.
+/// In float: values and gradients of the kernels, which between PyTorch's numbers are compared with the expression in double; and both
+/// derivatives of the expression.
 template <class Device, class Call>
 void check_in_float(Device& device, const golden_operation& golden, const Call& call) {
     std::vector<float> x = places_of<float>(golden.points);
-    const float first = x.front(), step = (x.back() - first) / 400;
-    for (int i = 0; i < 400; ++i) x.push_back(first + step * static_cast<float>(i));
+    for (const auto& range : golden.ranges) {
+        for (int i = 0; i < 200; ++i) x.push_back(static_cast<float>(range.low + (range.high - range.low) * (i + 0.37) / 200));
+    }
     const auto n = static_cast<ht::extent>(x.size());
     const auto in = ht::to_device(device, ht::const_view<float, 1>(x.data(), {n}));
     ht::detail::hooked_tape<Device, expression_hook> tape{device};
-    const std::vector<double> y = numbers_of(device, call(tape, tape.leaf(in.const_view())).view());
-    const expression_hook& e = tape.hook();
+    const auto leaf = tape.leaf(in.const_view());
+    const auto result = call(tape, leaf);
+    const std::vector<double> y = numbers_of(device, result.view());
+    const expressions e = tape.hook();
     REQUIRE(e.value);
+    tape.backward(ht::sum(tape, result));
+    const std::vector<double> gradients = numbers_of(device, tape.gradient(leaf));
     support::comparison values, slopes, curvatures;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+        const bounded slope = e.slope(static_cast<double>(x[i]));
+        slopes.expect(gradients[i], slope.value, slope.error + 2 * support::unit * std::fabs(slope.value));
+    }
     for (std::size_t i = golden.points.size(); i < x.size(); ++i) {
         const bounded want = e.value(static_cast<double>(x[i]));
         values.expect(y[i], want.value, want.error);
@@ -144,7 +156,7 @@ void check_in_double(Device& device, const golden_operation& golden, const Call&
     }
 }
 
-/// In float, on a tape for second derivatives: the sum of w f'(x), differentiated.
+/// In float, on a tape for second derivatives: the sum of w f(x) f'(x), differentiated, which is w (f'(x)^2 + f(x) f''(x)).
 template <class Device, class Call>
 void check_second_derivative(Device& device, const golden_operation& golden, const Call& call) {
     const std::vector<float> x = places_of<float>(golden.points);
@@ -157,16 +169,21 @@ void check_second_derivative(Device& device, const golden_operation& golden, con
     call(once, once.leaf(in.const_view()));
     ht::tape tape{device, ht::double_backward};
     const auto leaf = tape.leaf(in.const_view());
-    const auto slopes = tape.gradients(ht::sum(tape, call(tape, leaf)), leaf);
-    tape.backward(ht::sum(tape, ht::mul(tape, slopes.of(leaf), tape.constant(weights.const_view()))));
+    const auto y = call(tape, leaf);
+    const auto slopes = tape.gradients(ht::sum(tape, y), leaf);
+    const auto weighed = ht::mul(tape, y, tape.constant(weights.const_view()));
+    tape.backward(ht::sum(tape, ht::mul(tape, weighed, slopes.of(leaf))));
     const std::vector<double> got = numbers_of(device, tape.gradient(leaf));
     support::comparison curvatures;
     for (std::size_t i = 0; i < x.size(); ++i) {
         const auto& p = golden.points[i];
-        // Two more roundings of the result, and one of each constant.
-        const double bound = once.hook().curvature(p.x).error + 4 * support::unit * std::fabs(p.curvature) + in_double(p.curvature);
+        const expression_hook& e = once.hook();
+        const bounded slope = e.slope(p.x), product = slope * slope + e.value(p.x) * e.curvature(p.x);
+        const double want = p.slope * p.slope + p.value * p.curvature,
+                     terms = p.slope * p.slope + std::fabs(p.value * p.curvature);
+        // Each gradient and each product on the way is rounded once, and so is each constant.
         const auto weight = static_cast<double>(w[i]);
-        curvatures.expect(got[i], weight * p.curvature, std::fabs(weight) * bound);
+        curvatures.expect(got[i], weight * want, std::fabs(weight) * (product.error + 8 * support::unit * terms + in_double(want)));
     }
     CHECK(curvatures.within());
 }
@@ -176,10 +193,7 @@ void check_twice(Device& device) {
     const support::golden_operations golden = support::read_golden_operations();
     for_each_function([&]<class Op>(const auto& call) {
         CAPTURE(std::string(Op::name));
-        const golden_operation& of = golden.of(Op::name);
-        // The gradient of a function that is linear piece by piece depends on no leaf.
-        if (std::any_of(of.points.begin(), of.points.end(), [](const auto& p) { return p.curvature != 0; }))
-            check_second_derivative(device, of, call);
+        check_second_derivative(device, golden.of(Op::name), call);
     });
 }
 

@@ -6,7 +6,7 @@
 
 Each line of the file is an operation. Its first columns are written by hand, the script writes the others anew:
 
-    operation | in PyTorch | functions: the range of x | types of results | functions: x value slope curvature, ... | values at other x
+    operation | in PyTorch | functions: ranges of x | types of results | functions: x value slope curvature, ... | values at other x
 
 An expression in PyTorch has the matrix x, or a and b. What it returns is put down twice:
 
@@ -20,7 +20,8 @@ An expression in PyTorch has the matrix x, or a and b. What it returns is put do
   binary_cross_entropy_with_logits works in place on what it makes of the target, whose type is all that its result says then: such
   mixtures are left out (UNMIXED).
 
-* Of functions the value and both derivatives in double at numbers of the range that are floats, and the value at zeros, infinities and NaN.
+* Of functions the value and both derivatives in double at floats of the ranges, from end to end, and the value at zeros, infinities and NaN.
+  A range "low high" has the same number of points as each of several, "low high, low high".
 """
 
 import itertools
@@ -40,7 +41,7 @@ NAMES = {t: n for n, t in TYPES.items()}
 DEVICES = ["cuda", "cpu"]
 REGIONS = ["none", "fp16", "bf16", "fp16>none", "fp16>fp32", "bf16>fp16"]
 UNMIXED = ["matmul", "linear", "conv2d", "attention", "prelu", "dot", "binary_cross_entropy_with_logits"]  # operands of one type, once they are cast
-POINTS = 7
+POINTS = 6  # of a range: an even number, since many functions have a corner between its ends
 OTHERS = [-math.inf, -0.0, 0.0, math.inf, math.nan]
 
 
@@ -89,14 +90,15 @@ def types_of(name, expression, device):
 
 
 def text(number):
-    return repr(float(number)).replace(".0 ", " ")
+    return repr(float(number))
 
 
 def values_of(name, expression, bounds):
     """x, value, slope, curvature at points of the range; and x, value at others."""
     code = compile(expression, name, "eval")
-    low, high = map(float, bounds.split())
-    points = [float(numpy.float32(low + (high - low) * (i + 0.4) / POINTS)) for i in range(POINTS)]
+    points = []
+    for low, high in (map(float, part.split()) for part in bounds.split(",")):
+        points += [float(numpy.float32(low + (high - low) * i / (POINTS - 1))) for i in range(POINTS)]
 
     def value(x):
         return eval(code, {**names(), "x": x})

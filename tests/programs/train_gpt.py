@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import signal
 import struct
@@ -228,7 +229,7 @@ def some_options(_):
     Run("estimated", *tiny).says("^about [0-9]+:[0-9]{2}$")
     if EMULATOR or not shutil.which("script"):
         return print("not checked: the progress on a terminal (there is no script)")
-    words = " ".join([*PROGRAM, *SMALL, *"--steps 6 --out t --policy full_fp32,amp_bf16".split()])
+    words = shlex.join(map(str, [*PROGRAM, *SMALL, *"--steps 6 --out t --policy full_fp32,amp_bf16".split()]))
     shown = subprocess.run(["script", "-qec", f"stty cols 80; {words}", "/dev/null"], stdin=subprocess.DEVNULL, capture_output=True).stdout.decode()
     for policy in ("full_fp32", "amp_bf16"):  # a loss scale leaves amp_fp16 less room
         expect(re.search(rf"\r{policy} +[0-9]+% \[[#-]{{10,}}\]", shown), f"no bar of ten characters on a terminal of 80 columns: {shown!r}")
@@ -386,6 +387,7 @@ def refusals(a):
     expect(sorted(map(str, pathlib.Path("taken").rglob("*"))) == [os.path.join("taken", "summary.json")], "a refused run leaves files")
     shutil.copytree("a", "kept")
     Run("kept", *SMALL[:-1], "empty", "--steps", 6, code=2)
+    expect(sorted(os.listdir(a.folder)) == sorted(os.listdir("kept")), f"a refused run leaves {os.listdir('kept')} of an earlier one's files")
     expect(all((a.folder / f).read_bytes() == pathlib.Path("kept", f).read_bytes() for f in FILES), "a refused run changes the files of an earlier one")
 
 

@@ -20,7 +20,11 @@ struct golden_operation {
         double x, value, slope, curvature;
     };
     std::string name, types_on_cuda, types_on_cpu;  ///< the operations that have the same types
-    std::vector<point> points;                      ///< of functions: numbers that are floats
+    struct range {
+        double low, high;
+    };
+    std::vector<range> ranges;                      ///< of functions: where to compute them
+    std::vector<point> points;                      ///< of functions: floats of the ranges, from end to end
     std::vector<point> others;                      ///< zeros, infinities and NaN, with the value alone
 };
 struct golden_operations {
@@ -53,7 +57,10 @@ inline std::vector<golden_operation::point> points_of(const std::string& text) {
     for (const std::string& part : parts_of(text, ',')) {
         double numbers[4] = {};
         std::size_t n = 0;
-        for (const std::string& word : parts_of(part, ' ')) numbers[n++] = std::strtod(word.c_str(), nullptr);
+        for (const std::string& word : parts_of(part, ' ')) {
+            REQUIRE_MESSAGE(n < 4, part, ": more than four numbers");
+            numbers[n++] = std::strtod(word.c_str(), nullptr);
+        }
         points.push_back({numbers[0], numbers[1], numbers[2], numbers[3]});
     }
     return points;
@@ -76,8 +83,10 @@ inline golden_operations read_golden_operations() {
         const std::vector<std::string> columns = parts_of(line, '|');
         REQUIRE_MESSAGE(columns.size() >= 4, line, ": golden/operations.py completes it");
         const std::vector<std::string> types = parts_of(columns[3], ' ');
-        all.each.push_back({columns[0], types.at(0), types.at(1), {}, {}});
-        if (columns.size() > 5) all.each.back().points = points_of(columns[4]), all.each.back().others = points_of(columns[5]);
+        all.each.push_back({columns[0], types.at(0), types.at(1), {}, {}, {}});
+        if (columns.size() < 6) continue;
+        for (const golden_operation::point& ends : points_of(columns[2])) all.each.back().ranges.push_back({ends.x, ends.value});
+        all.each.back().points = points_of(columns[4]), all.each.back().others = points_of(columns[5]);
     }
     return all;
 }

@@ -124,7 +124,7 @@ constexpr auto wanted(const std::array<ledger_entry, N>& all) {
 /// Norms compute in float, whatever their category.
 template <class Op>
 inline constexpr bool computes_by_rows =
-    operation_category<Op>::value == category::fp32 || requires { requires Op::computes_in_float; };
+    operation_category<Op>::value == category::fp32 || std::is_base_of_v<operation_kind::norm, kind_of<Op>>;
 
 /// The type of a layer's result where nothing else says it.
 template <class L>

@@ -4,7 +4,8 @@
 ///
 ///     HALFTONE_OPERATION(softmax, fp32_on_cuda, softmax)
 ///
-/// The tag is the name of the function that users call, `ht::softmax`; where it cannot be, a fourth column has that name. The category
+/// The tag is the name of the function that users call, `ht::softmax`; where it cannot be, a fourth column has that name, which reports
+/// show, too. The category
 /// is PyTorch's; an operation that its lists do not have keeps its input's type, as_input. The kind (operation_kind in operations.hpp)
 /// decides what tables of policies, the ledger, lint, shadow runs and the count of work do with it.
 ///

@@ -31,7 +31,8 @@ struct in_categories : in_category<Cuda> {
 }  // namespace detail
 
 /// The kinds of operations: what halftone knows of an operation beyond its category. An operation of a program's own may derive its
-/// tag from one, or has none: it is `other`, then.
+/// tag from one; with none, or derived from a tag of the library, it is `other`. A kind that tables tell from others names itself,
+/// `using kind = product;`, and is that of the kinds that derive from it otherwise.
 namespace operation_kind {
 
 struct other {
@@ -87,7 +88,6 @@ struct cross_entropy : other {
 /// Normalisation, whose kernels read input and parameters as they are stored and compute in float, whatever its category.
 struct norm : other {
     using kind = norm;
-    static constexpr bool computes_in_float = true;
 };
 struct layer_norm : norm {
     using kind = layer_norm;
@@ -132,6 +132,7 @@ using banned_on_cuda = detail::in_categories<category::banned, category::fp32>;
 #define HALFTONE_OPERATION(tag, category, kind, ...)                                           \
     struct tag : category, operation_kind::kind {                                              \
         static constexpr const char* name = #__VA_ARGS__[0] == '\0' ? #tag : #__VA_ARGS__;     \
+        using tag_of_kind = tag;                                                               \
     };
 #include <halftone/policy/operation_table.hpp>
 
@@ -144,7 +145,12 @@ struct kind_given {
     using type = operation_kind::other;
 };
 template <class Op>
-    requires requires { typename Op::kind; }
+    requires(requires { typename Op::kind; } && !requires { typename Op::tag_of_kind; })
+struct kind_given<Op> {
+    using type = typename Op::kind;
+};
+template <class Op>
+    requires std::is_same_v<typename Op::tag_of_kind, Op>
 struct kind_given<Op> {
     using type = typename Op::kind;
 };

@@ -30,6 +30,7 @@ inline std::string choice_of(const halftone::kernel::on_device::matmul_problem& 
     const matmul_plan plan = plan_matmul(p);
     const planned_family& best = plan.best();
     constexpr char letters[] = {'b', 's', 'w', 'v', 'r', 'f'};
+    static_assert(sizeof letters == matmul_plan::count);
     const char letter = letters[static_cast<int>(best.family)];
     const int depth = best.panel_bytes / multiplied_bytes(p, best.family);
     const tile_pace& tile = tile_paces[static_cast<int>(best.cut.tile)];

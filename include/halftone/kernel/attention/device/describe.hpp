@@ -26,7 +26,7 @@ constexpr attention_arithmetic attention_arithmetic_of() {
 template <class... Ts>
 bool are_chunks(const view<Ts, 4>&... views) {
     const auto is_chunks = []<class T>(const view<T, 4>& v) {
-        constexpr extent elements = 16 / sizeof(T);
+        constexpr extent elements = sizeof(T) < 16 ? 16 / sizeof(T) : 1;
         for (int axis = 0; axis < 3; ++axis) {
             if (v.extent_of(axis) > 1 && v.stride_of(axis) % elements != 0) return false;
         }

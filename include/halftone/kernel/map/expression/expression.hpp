@@ -8,7 +8,7 @@
 /// An expression is plain data (node.hpp) and can be copied into a kernel. evaluate.simd.hpp (vectors) and scalar.hpp
 /// (float, double) evaluate it; its derivative is another expression (derivative.hpp).
 ///
-/// Operands of the operators and functions below are expressions, or numbers, which become constants of the type in
+/// Operands of the operators and functions (operators.hpp, function.hpp) are expressions, or numbers, which become constants of the type in
 /// which the expression is evaluated. Comparisons give conditions, of which `where` chooses; they have no truth value
 /// while the lambda is traced. Zeros and ones that are known by type, as derivatives make them, are simplified: 0 x to
 /// 0 and 1 x to x.
@@ -29,7 +29,8 @@ namespace symbolic {
 /// The logarithm of a to base 2.
 template <expression A>
 HALFTONE_HD constexpr auto log2(const A& a) {
-    return halftone::detail::log2_of_e_in_double * symbolic::log(a);
+    constexpr double log2_of_e = halftone::detail::log2_of_e_in_double;
+    return log2_of_e * symbolic::log(a);
 }
 /// The logarithm of a to base 10.
 template <expression A>

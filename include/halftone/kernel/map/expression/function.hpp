@@ -10,7 +10,7 @@
 ///
 /// On CPUs a function is computed element by element, unless kernel/map/evaluate.simd.hpp has code for vectors.
 ///
-/// `value` works for any type with the operators of a number whose namespace has exp, log, sqrt, tanh and erf.
+/// `value` works for any type with the operators of a number whose namespace has the functions of <cmath> that it calls.
 ///
 /// Errors in float on a GPU are at most those on a CPU, because the CUDA Programming Guide gives expf, expm1f, logf and log1pf 1 ulp, tanhf
 /// and erff 2, and square roots and divisions 0.5. sinh, cosh and tan are <cmath>'s on both devices: within 4 ulp according to that guide

@@ -27,11 +27,9 @@ struct multiply {};
 struct divide {};
 struct minimum {};
 struct maximum {};
-struct sinh;
 struct power {};
 struct atan2 {};
 struct binary_cross_entropy {};  ///< of a probability and a target
-struct tanh;
 struct less {};
 struct less_equal {};
 struct equal {};

@@ -135,16 +135,24 @@ struct product_launch {
     void run() const {
         const matmul_plan plan = plan_matmul(problem());
         const planned_family& best = plan.best();
-        if constexpr (elements == matmul_elements::as_multiplied) {
-            if (best.family != matmul_family::mma_sync_registers) return by_aligned_rows(best);
-        } else if constexpr (elements == matmul_elements::eight_bits) {
-            if (best.family == matmul_family::mma_sync_8bit) return by_8bit_units(best);
-            if (best.family == matmul_family::wgmma_widened) return by_widened_warpgroups(best);
-        }
-        if constexpr (has_matrix_unit<Compute>) {
-            by_registers(best);
-        } else {
-            by_fma(best);
+        // A family is compiled for the operands that it takes; plans name no other.
+        switch (best.family) {
+            case matmul_family::mma_sync_8bit:
+                if constexpr (elements == matmul_elements::eight_bits) by_8bit_units(best);
+                break;
+            case matmul_family::wgmma_widened:
+                if constexpr (elements == matmul_elements::eight_bits) by_widened_warpgroups(best);
+                break;
+            case matmul_family::mma_sync:
+            case matmul_family::wgmma:
+                if constexpr (elements == matmul_elements::as_multiplied) by_aligned_rows(best);
+                break;
+            case matmul_family::mma_sync_registers:
+                if constexpr (has_matrix_unit<Compute>) by_registers(best);
+                break;
+            case matmul_family::fma:
+                if constexpr (!has_matrix_unit<Compute>) by_fma(best);
+                break;
         }
     }
 
