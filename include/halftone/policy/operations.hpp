@@ -38,13 +38,13 @@ namespace operation_kind {
 struct other {
     using kind = other;
 };
-struct function : other {};       ///< of each element of one variable
-struct pointwise : other {};      ///< of each element of several variables, or with arguments
+struct function : other {};       ///< a function of each element of one variable
+struct pointwise : other {};      ///< a function of each element of several variables, or with arguments
 struct reduction : other {};      ///< a sum over all elements of a pointwise expression
 struct along_axes : other {};     ///< a reduction or a scan along axes
-struct join : other {};           ///< of variables, one behind the other
-struct choice : other {};         ///< of elements or rows by indices
-struct rearrangement : other {};  ///< the same elements in another order or shape
+struct join : other {};           ///< variables one behind the other
+struct choice : other {};         ///< elements or rows by indices
+struct rearrangement : other {};  ///< a variable's elements in another order or shape
 /// A loss that overflows in low precision, where its form for logits does not.
 struct loss_of_probabilities : other {
     static constexpr bool has_logits_form = true;

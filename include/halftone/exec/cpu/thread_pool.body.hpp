@@ -21,6 +21,10 @@ HALFTONE_OUT_OF_LINE thread_pool::thread_pool(int threads)
     update_processors(clock::now());
 }
 
+HALFTONE_OUT_OF_LINE thread_pool::~thread_pool() {
+    if (detail::process_id() == process_) dismiss();
+}
+
 HALFTONE_OUT_OF_LINE void thread_pool::run(task function, void* argument) {
     if (threads_ == 1) return function(argument, 0);
     const clock::time_point begin = clock::now();

@@ -35,9 +35,7 @@ class thread_pool final : public executor {
   public:
     /// Throws argument_error if the system starts fewer threads.
     explicit thread_pool(int threads);
-    ~thread_pool() override {
-        if (detail::process_id() == process_) dismiss();
-    }
+    ~thread_pool() override;
 
     int concurrency() const override { return threads_; }
 

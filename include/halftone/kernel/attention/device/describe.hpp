@@ -39,7 +39,7 @@ bool have_tensor_maps(const view<Ts, 4>&... views) {
     return (has_tensor_map(views) && ...);
 }
 
-/// Of the arguments alone. Whatever the options request: these are the kernels that store no scores.
+/// What decides which kernels compute attention, by the arguments alone: kernels that store no scores, whatever the options request.
 template <class Compute, class T>
 attention_case case_of(const detail::attention_extents& e, const attention_forward<T>& a) {
     return {.e = e,

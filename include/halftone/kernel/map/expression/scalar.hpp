@@ -33,7 +33,7 @@ namespace op = symbolic::op;
 
 // The definitions, one for each operation.
 
-/// Of a function of one operand, as function.hpp has it.
+/// The value of a function of one operand, by its struct in function.hpp.
 HALFTONE_KERNEL template <class Op, class V>
     requires halftone::detail::symbolic_function<Op>
 HALFTONE_HD inline V apply(Op, const V& a) {
