@@ -31,7 +31,7 @@
 ///     model.loss(tape, batch);
 ///     std::cout << tape.hook().elements;
 ///
-/// A tool's knowledge of single operations (error bounds, types) is in observe/operations.hpp, by the operation's tag.
+/// A tool's knowledge of single operations (error bounds, types) is in observe/operations.hpp, by the operation's kind.
 #pragma once
 
 #include <halftone/autodiff/engine/tape.hpp>

@@ -458,7 +458,8 @@ struct work_rule<operation_kind::layer_norm> : norm_work<8, 5, 13, 2> {};
 template <>
 struct work_rule<operation_kind::rms_norm> : norm_work<4, 4, 9, 1> {};
 
-struct softmax_work {
+template <>
+struct work_rule<operation_kind::softmax> {
     template <class Record>
     static operation_work forward(const Record& r) {
         return {5 * elements_of(r.dx), bytes_of(r.dx) + bytes_of(r.dy), 0, arithmetic::fp32, false};
@@ -468,9 +469,6 @@ struct softmax_work {
         return {5 * elements_of(r.dx), bytes_of(r.dx) + 2 * bytes_of(r.dy), 0, arithmetic::fp32, false};
     }
 };
-template <>
-struct work_rule<operation_kind::softmax> : softmax_work {};
-
 template <>
 struct work_rule<operation_kind::embedding> {
     template <class Record>
