@@ -95,7 +95,7 @@ void lesson(auto& device) {
     // Prints: linear (forward) of down in step 2
     kept.clear();
 
-    // The page shows the same at a glance: a red wedge. history.dump("memory.html"), or .pickle for PyTorch's memory_viz.
+    // The page shows the same at a glance: a red wedge. history.dump("memory.html"); memory_pickle.py makes of it a file for memory_viz.
     const std::string page = ht::memory_snapshot_html(leaking, "a leak");
     std::printf("the page says so: %s\n", page.find("5 blocks outlive their step") != std::string::npos ? "yes" : "no");
     // Prints: the page says so: yes

@@ -117,8 +117,8 @@ void check(const options& o) {
         check_range("--shadow", o.shadow_step, 1, o.steps);
     }
     const std::string_view history = o.memory_history;
-    if (!history.empty() && !history.ends_with(".html") && !history.ends_with(".json") && !history.ends_with(".pickle"))
-        refuse("--memory-history is '", history, "'; expected a file that ends with .html, .json or .pickle");
+    if (!history.empty() && !history.ends_with(".html") && !history.ends_with(".json"))
+        refuse("--memory-history is '", history, "'; expected a file that ends with .html or .json");
     try {
         if (!o.peaks.empty()) static_cast<void>(ht::read_peaks(o.peaks));
     } catch (const ht::argument_error& e) {
@@ -246,9 +246,9 @@ std::optional<options> parse_options(int argc, char** argv, int processes) {
                    "memory that training may use, for example 96MiB or 1.5GiB: chooses the cheapest combination of smaller "
                    "micro-batches and of blocks and logits that are computed again, and prints its choice");
     app.add_option("--memory-history", o.memory_history,
-                   "FILE.html, .json or .pickle: record every allocation of the run and write a page with a timeline, or a file that "
-                   "PyTorch's memory_viz reads, at the end or when memory runs out; with several policies one file each, as in "
-                   "FILE_amp_bf16.html");
+                   "FILE.html or .json: record every allocation of the run and write a page with a timeline, or the numbers, of which "
+                   "examples/memory_pickle.py makes a file for PyTorch's memory_viz, at the end or when memory runs out; with several "
+                   "policies one file each, as in FILE_amp_bf16.html");
     if (!parse(app, argc, argv)) return std::nullopt;
     check_data(o, app);
     if (processes > 1) {

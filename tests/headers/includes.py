@@ -24,7 +24,7 @@ choose composition conv2d curve difference double_backward_application eight_bit
 found_squares gate generation gradient_norm handle inclusive_sum_bytes is_inside is_short is_wide is_zero larger ledger less lion
 log10 log2 matmul measured modified_attention_math most_classes muon normal of_all operation_of optimizer_step own_bounds passes
 paths pooling processor quotient row_sums rows_from some_rows sort_bytes sort_pairs sqrt strided_copy strip sum_columns trainer
-unfold unscaled upper_halves usual_bounds usual_lines weighted where
+trace unfold unscaled upper_halves usual_bounds usual_lines weighted where
 """.split())
 STANDARD = {
     'algorithm': 'all_of any_of clamp copy copy_n count_if fill fill_n find_if lower_bound max max_element min min_element nth_element '

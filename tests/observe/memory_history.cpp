@@ -276,7 +276,7 @@ TEST_CASE("memory_history: arguments") {
     CHECK_THROWS_WITH_AS(ht::memory_history(memory, {.max_entries = 0}),
                          "memory_history: max_entries is 0; expected 1 or more", ht::argument_error);
     CHECK_THROWS_WITH_AS(ht::memory_history(memory, {.out_of_memory = "a.txt"}),
-                         "memory history: the file is 'a.txt'; expected an ending .html, .json or .pickle",
+                         "memory history: the file is 'a.txt'; expected an ending .html or .json",
                          ht::argument_error);
     const ht::memory_history history{memory};
     CHECK_THROWS_AS(history.dump("a.txt"), ht::argument_error);
@@ -290,7 +290,7 @@ TEST_CASE("memory_history: the JSON has every allocation; the page has the JSON,
     const ht::buffer slab(memory, 640, memory_kind::master);
     memory.usage().note_parameter(memory_kind::master, "a<\"b", 640, slab.data());
     run.run(5, 3);
-    for (const char* const name : {"m.json", "m.html", "m.pickle"}) history.dump((folder.path() / name).string());
+    for (const char* const name : {"m.json", "m.html"}) history.dump((folder.path() / name).string());
     const ht::memory_snapshot s = history.snapshot();
     const auto j = nlohmann::json::parse(read(folder.path() / "m.json"));
     CHECK(j["events"] == s.events);
@@ -320,21 +320,6 @@ TEST_CASE("memory_history: the JSON has every allocation; the page has the JSON,
     const std::size_t data = page.find("id=\"data\">") + 10;
     CHECK(page.find('<', data) == page.find("</script>", data));  // no name can end the data
     CHECK(nlohmann::json::parse(page.substr(data, page.find("</script>", data) - data)) == j);
-    const std::string pickle = read(folder.path() / "m.pickle");
-    CHECK(pickle.substr(0, 4) == "\x80\x02}(");
-    CHECK(pickle.back() == '.');
-}
-
-TEST_CASE("pickle: integers of all sizes, texts and objects that come again") {
-    ht::detail::pickle p;
-    p.list(8, [&](std::size_t i) {
-        if (i < 6)
-            p.integer(std::vector<std::int64_t>{0, 255, 256, -1, std::int64_t{1} << 40, -(std::int64_t{1} << 33)}[i]);
-        if (i >= 6) p.text("ab");
-    });
-    using namespace std::string_literals;
-    CHECK(p.finish() == "\x80\x02](K\0K\xffJ\0\x01\0\0J\xff\xff\xff\xff"s + "\x8a\x08\0\0\0\0\0\x01\0\0"s +
-                            "\x8a\x08\0\0\0\0\xfe\xff\xff\xff"s + "X\x02\0\0\0abr\0\0\0\0j\0\0\0\0e."s);
 }
 
 }  // namespace observe_memory_history_tests

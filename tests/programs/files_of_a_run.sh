@@ -14,7 +14,7 @@ for i in {1..400}; do printf 'In the beginning was line %3d, and it was good. \n
 small=(--text text --layers 1 --width 32 --heads 2 --context 16 --batch 2 --eval-windows 4 --write 20)
 echo '{"flops": {"fp32": 1e11, "bf16": 2e11}, "bytes": 2e10}' >peaks.json
 "$train_gpt" "${small[@]}" --steps 6 --policy amp_bf16 --trace --tensorboard --speed-of-light --peaks peaks.json --numerics-every 6 --out run
-for ending in json pickle html; do
+for ending in json html; do
     "$train_gpt" "${small[@]}" --steps 3 --policy amp_bf16 --memory-history "memory.$ending" --out memory_run
 done
 "$train_gpt" "${small[@]}" --steps 6 --ranks 2 --out ranks

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: MIT
 """Checks the files of a memory history as their readers read them.
 
-    python3 tests/programs/memory_history.py memory.pickle memory.json [memory.html]     # of one run, by Python's pickle
-    python3 tests/programs/memory_history.py --memory-viz memory.pickle                  # by PyTorch's memory_viz
+    python3 tests/programs/memory_history.py memory.json [memory.html]     # of one run, by Python's pickle
+    python3 tests/programs/memory_history.py --memory-viz memory.json      # by PyTorch's memory_viz
 
-The bytes in use that the events of the pickle and of the JSON add up to have to be those of the segments, and both have the same
-peak. memory_viz is torch/cuda/_memory_viz.py, without the rest of PyTorch: its tables and its two pages are made. Ends with 77 where
+examples/memory_pickle.py makes the pickle, of each file. The bytes in use that the events of the pickle and of the JSON add up to have to
+be those of the segments, and both have the same peak. memory_viz is torch/cuda/_memory_viz.py, without the rest of PyTorch: its tables and its two pages are made. Ends with 77 where
 neither PyTorch nor that file alone is installed.
 """
 import importlib.util
@@ -14,7 +14,9 @@ import json
 import pathlib
 import pickle
 import pickletools
+import subprocess
 import sys
+import tempfile
 
 
 def memory_viz():
@@ -94,27 +96,37 @@ def check_json(j):
     return peak, live
 
 
-def check_pickle_and_json(pickled, jsons, pages):
-    raw = pathlib.Path(pickled).read_bytes()
+def snapshot_of(file):
+    """What examples/memory_pickle.py makes of a history's file."""
+    tool = pathlib.Path(__file__).resolve().parents[2] / "examples/memory_pickle.py"
+    with tempfile.TemporaryDirectory() as folder:
+        made = pathlib.Path(folder, "memory.pickle")
+        subprocess.run([sys.executable, tool, file, "-o", made], check=True)
+        raw = made.read_bytes()
     assert all(opcode.proto <= 2 for opcode, _, _ in pickletools.genops(raw))
-    snapshot = pickle.loads(raw)
+    return pickle.loads(raw)
+
+
+def check_json_and_pages(jsons, pages):
+    snapshot = snapshot_of(jsons)
     check_segments(snapshot)
     j = json.loads(pathlib.Path(jsons).read_text())
     assert peak_of(snapshot) == check_json(j), (peak_of(snapshot), check_json(j))
     for page in pages:
+        check_segments(snapshot_of(page))
         text = pathlib.Path(page).read_text()
         data = text.split('id="data">')[1].split("</script>")[0]
         assert json.loads(data).keys() == j.keys()
         assert not any(word in text for word in ("http", "src=", "url(", "import "))
 
 
-def check_memory_viz(pickled):
+def check_memory_viz(jsons):
     """0, or 77 without memory_viz."""
     viz = memory_viz()
     if viz is None:
         print("skipped: there is no memory_viz of PyTorch")
         return 77
-    snapshot = pickle.loads(pathlib.Path(pickled).read_bytes())
+    snapshot = snapshot_of(jsons)
     assert "total_allocated: " + str(viz.Bytes(peak_of(snapshot)[1])) in viz.segsum(snapshot)
     assert "entries" in viz.trace(snapshot)
     for page in (viz.trace_plot(snapshot), viz.segment_plot(snapshot), viz.trace_plot(snapshot, filter_freed=True)):
@@ -127,4 +139,4 @@ def check_memory_viz(pickled):
 
 if sys.argv[1] == "--memory-viz":
     sys.exit(check_memory_viz(sys.argv[2]))
-check_pickle_and_json(sys.argv[1], sys.argv[2], sys.argv[3:])
+check_json_and_pages(sys.argv[1], sys.argv[2:])

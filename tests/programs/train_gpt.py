@@ -163,13 +163,13 @@ def plans(a):
 
 
 def memory_history(_):
-    """Three formats of one content, and the planned one before the run."""
-    for ending in ("json", "pickle", "html"):
+    """The two files of one content, what PyTorch reads of them, and the planned one before the run."""
+    for ending in ("json", "html"):
         Run(f"history_{ending}", *SMALL, "--steps", 3, "--policy", "amp_bf16", "--memory-history", f"memory.{ending}")
         expect(os.path.getsize(f"memory.{ending}") > 0 and not os.path.exists(f"memory.{ending}.part"), f"no memory.{ending}")
     expect('"h.0.attn.qkv"' in pathlib.Path("memory.json").read_text(), "a history has no layers")
     expect("Nothing: what a step after the first one allocated" in pathlib.Path("memory.html").read_text(), "train_gpt leaks")
-    read = subprocess.run([sys.executable, str(HERE / "memory_history.py"), "memory.pickle", "memory.json", "memory.html"], capture_output=True, text=True)
+    read = subprocess.run([sys.executable, str(HERE / "memory_history.py"), "memory.json", "memory.html"], capture_output=True, text=True)
     expect(read.returncode == 0, f"the files of a history: {read.stdout}{read.stderr}")
     p = Run("planned", *SMALL, "--steps", 3, "--policy", "amp_bf16,full_fp32", "--plan", "--memory-history", "planned.json")
     expect(sorted(map(str, pathlib.Path().glob("planned_*.json"))) == ["planned_amp_bf16.json", "planned_full_fp32.json"], "histories of two policies")
@@ -361,7 +361,7 @@ def refusals(a):
         ("--threads is -1", *of_text, "--threads", -1), ("there is no 'adam'; known: adamw, adamw_8bit", *of_text, "--optimizer", "adam"),
         ("there is no 'amp_fp8'", *of_text, "--policy", "amp_fp8"), ("there is no 'amp_fp8'", *of_text, "--policy", "full_fp32,amp_fp8"),
         ("twice", *of_text, "--policy", "full_fp32,full_fp32"),
-        ("expected a file that ends with .html, .json or .pickle", *of_text, "--memory-history", "memory.txt"),
+        ("expected a file that ends with .html or .json", *of_text, "--memory-history", "memory.txt"),
         ("output: cannot write no/folder_full_fp32.html.part", *of_text, *"--context 16 --steps 2 --memory-history no/folder.html".split()),
         ("not an instruction set", *of_text, "--isa", "mmx"), ("there is no 'tpu'", *of_text, "--device", "tpu"),
         ("there is no 'bert'", *of_text, "--model", "bert"), ("not expected", *of_text, "--no-such-option")]

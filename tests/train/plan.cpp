@@ -158,7 +158,7 @@ TEST_CASE("a training run that runs out of memory writes its history; the next r
     // The planned memory suffices for 2 sequences, and not for 64.
     ht::cpu device{{.threads = 1, .memory_limit = plan.held_bytes}};
     const support::temporary_folder folder;
-    const std::string file = (folder.path() / "memory.pickle").string();
+    const std::string file = (folder.path() / "memory.json").string();
     ht::memory_history history{device, {.out_of_memory = file}};
     CHECK_THROWS_AS(run_of<ht::amp_bf16>({.batch = 64}, 2, corpus, [&](auto& trainer) { trainer.listen(&history); })(device),
                     ht::out_of_memory);

@@ -68,7 +68,7 @@ struct memory_arguments {
     std::size_t budget = 0;       ///< the most bytes that may be in use on the device while train() runs, which begins with
                                   ///< choosing how (train/memory_budget.hpp), for batches of equal shapes; 0: no limit
     memory_measures measures{};   ///< what it may choose
-    std::string history{};        ///< FILE.html, .json or .pickle: the allocations of the run from the trainer's construction on
+    std::string history{};        ///< FILE.html or .json: the allocations of the run from the trainer's construction on
                                   ///< (observe/memory/history.hpp), written when train() returns, and where memory runs out;
                                   ///< empty: none
 };

@@ -8,7 +8,7 @@
 ///     ht::trainer trainer{device, model, arguments, ht::watched};                // a watched tape knows layers
 ///     trainer.listen(&history);                                                  // operations, passes, steps
 ///     trainer.train(data);
-///     history.dump("memory.html");                                               // or .json, or .pickle
+///     history.dump("memory.html");                                               // or .json, for scripts and PyTorch's memory_viz
 ///     for (const auto& a : history.snapshot().outliving()) std::cout << a.text() << '\n';      // leaks
 ///
 /// In a loop of your own: tape.listen(&history), and history.begin_step(n) at the beginning of each step. Without a
@@ -27,6 +27,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -35,7 +36,9 @@
 #include <halftone/exec/ranges.hpp>
 #include <halftone/memory/resource.hpp>
 #include <halftone/observe/memory/snapshot.hpp>
-#include <halftone/observe/memory/snapshot_file.hpp>
+#include <halftone/observe/memory/snapshot_html.hpp>
+#include <halftone/observe/memory/snapshot_json.hpp>
+#include <halftone/observe/metrics/output_file.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -43,8 +46,8 @@ inline namespace HALFTONE_ABI {
 /// Options of a history.
 struct memory_history_options {
     std::size_t max_entries = 100'000;  ///< events that are kept; each takes about 100 bytes of the host's memory
-    std::string out_of_memory{};  ///< the file that is written when memory runs out; its ending, .html, .json or
-                                  ///< .pickle, chooses the format; empty: no file
+    std::string out_of_memory{};  ///< the file that is written when memory runs out; its ending, .html or .json,
+                                  ///< chooses the format; empty: no file
     std::string title = "Memory history";  ///< of HTML pages
     std::int64_t (*clock)() = nullptr;     ///< nanoseconds; nullptr: the system's monotonic clock
 };
@@ -64,7 +67,7 @@ class memory_history final : public memory_listener, public range_listener {
     explicit memory_history(memory_resource& memory, memory_history_options options = {})
         : options_(std::move(options)), usage_(&memory.usage()) {
         if (options_.max_entries == 0) fail<argument_error>("memory_history: max_entries is 0; expected 1 or more");
-        if (!options_.out_of_memory.empty()) static_cast<void>(detail::snapshot_format(options_.out_of_memory));
+        if (!options_.out_of_memory.empty()) static_cast<void>(is_page(options_.out_of_memory));
         if (options_.clock == nullptr) options_.clock = &steady_clock;
         start();
     }
@@ -101,9 +104,15 @@ class memory_history final : public memory_listener, public range_listener {
 
     /// The recorded events that were not dropped.
     memory_snapshot snapshot() const;
-    /// Writes the snapshot to a file. Its ending chooses the format: .html, a page with a timeline; .json; .pickle, for
-    /// PyTorch's memory_viz. Throws argument_error for another ending, and output_error.
-    void dump(const std::string& file) const { detail::write_snapshot(snapshot(), file, options_.title); }
+    /// Writes the snapshot to a file. Its ending chooses the format: .html, a page with a timeline; .json, of which
+    /// examples/memory_pickle.py makes the pickle that PyTorch's memory_viz reads. It is written completely or not at all. Throws
+    /// argument_error for another ending, and output_error.
+    void dump(const std::string& file) const {
+        const bool page = is_page(file);
+        output_file out(file);
+        out.write(page ? memory_snapshot_html(snapshot(), options_.title) : memory_snapshot_json(snapshot()));
+        out.commit();
+    }
 
     // ---- called by tapes and trainers
 
@@ -196,6 +205,12 @@ class memory_history final : public memory_listener, public range_listener {
     }
 
   private:
+    /// Whether the file's ending is that of a page. Throws argument_error for any other ending than .html and .json.
+    static bool is_page(std::string_view file) {
+        if (file.ends_with(".html")) return true;
+        if (file.ends_with(".json")) return false;
+        fail<argument_error>("memory history: the file is '", file, "'; expected an ending .html or .json");
+    }
     enum class event_type : unsigned char {
         allocated,
         released,
