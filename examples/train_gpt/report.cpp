@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include "report.hpp"
-
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
@@ -12,11 +10,11 @@
 #include <halftone/observe/metrics/tensorboard.hpp>
 #include <halftone/observe/metrics/terminal.hpp>
 #include <halftone/observe/numerics/html.hpp>
-#include <halftone/observe/numerics/json.hpp>
-#include <halftone/observe/overflow/json.hpp>
+#include <halftone/observe/report/json.hpp>
 #include <halftone/observe/shadow/html.hpp>
 
 #include "../write_file.hpp"
+#include "report.hpp"
 
 #if !defined(HALFTONE_COMMIT)
 #define HALFTONE_COMMIT "unknown"

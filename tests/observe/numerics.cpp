@@ -10,8 +10,7 @@
 
 #include <halftone/amp.hpp>
 #include <halftone/observe/numerics/html.hpp>
-#include <halftone/observe/numerics/json.hpp>
-#include <halftone/observe/overflow/json.hpp>
+#include <halftone/observe/report/json.hpp>
 
 #include "observe/operand_checks.hpp"
 #include "support/cube.hpp"

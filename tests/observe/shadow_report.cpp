@@ -7,8 +7,8 @@
 
 #include <doctest/doctest.h>
 
+#include <halftone/observe/report/json.hpp>
 #include <halftone/observe/shadow/html.hpp>
-#include <halftone/observe/shadow/json.hpp>
 
 namespace observe_shadow_report_tests {
 

@@ -6,10 +6,8 @@
 #include <sstream>
 
 #include <halftone/observe/numerics/html.hpp>
-#include <halftone/observe/numerics/json.hpp>
-#include <halftone/observe/overflow/json.hpp>
+#include <halftone/observe/report/json.hpp>
 #include <halftone/observe/shadow/html.hpp>
-#include <halftone/observe/shadow/json.hpp>
 
 #include "support/own_numbers.hpp"
 #include "train/overflow_checks.hpp"

@@ -4,8 +4,7 @@
 #include <algorithm>
 
 #include <halftone/observe/memory/history.hpp>
-#include <halftone/observe/numerics/json.hpp>
-#include <halftone/observe/overflow/json.hpp>
+#include <halftone/observe/report/json.hpp>
 
 #include "train/overflow_checks.hpp"
 #include "train/small_gpt.hpp"
