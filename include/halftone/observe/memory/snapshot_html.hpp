@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <map>
 #include <string>
 #include <tuple>
@@ -33,9 +32,7 @@ inline std::string size_text(std::size_t bytes) {
     int unit = 0;
     for (; size >= 1024 && unit < 4; ++unit) size /= 1024;
     const double parts = size < 10 ? 100 : 10;
-    char text[40];
-    std::snprintf(text, sizeof text, "%.*f %s", size < 10 ? 2 : 1, std::floor(size * parts + 0.5) / parts, units[unit]);
-    return text;
+    return formatted("%.*f %s", size < 10 ? 2 : 1, std::floor(size * parts + 0.5) / parts, units[unit]);
 }
 
 /// Where a block comes from: "linear, forward, layer h.0.mlp.up, step 3".
@@ -77,28 +74,19 @@ inline std::string still_chart(const memory_snapshot& s) {
 }
 
 inline std::string peak_tables(const memory_snapshot& s) {
-    std::string page =
-        "<h2>At the peak</h2>\n<table class=\"sums\">\n<tr><th>kind</th><th class=\"n\">bytes</th><th "
-        "class=\"n\">share</th></tr>\n";
+    table sums{{{"kind"}, {"bytes", 0, "n"}, {"share", 0, "n"}}},
+        largest{{{"bytes", 0, "n"}, {"kind", 0, "k"}, {"made by"}}};
     for (int k = 0; k < memory_kinds; ++k) {
         const std::size_t bytes = s.bytes_at_peak[static_cast<std::size_t>(k)];
-        if (bytes == 0) continue;
-        char share[24];
-        std::snprintf(share, sizeof share, "%.1f%%",
-                      100 * static_cast<double>(bytes) / static_cast<double>(s.peak_bytes));
         const char* const kind = name(static_cast<memory_kind>(k));
-        page += "<tr><td>" + swatch(kind) + " " + kind + "</td><td class=\"n\">" + size_text(bytes) +
-                "</td><td class=\"n\">" + share + "</td></tr>\n";
+        const double share = static_cast<double>(bytes) / static_cast<double>(s.peak_bytes);
+        if (bytes != 0) sums.rows.push_back({{kind, swatch(kind)}, size_text(bytes), formatted("%.1f%%", 100 * share)});
     }
-    page +=
-        "</table>\n<h2>The largest blocks at the peak</h2>\n<table>\n<tr><th "
-        "class=\"n\">bytes</th><th>kind</th><th>made by</th></tr>\n";
     const std::vector<memory_allocation> all = s.allocations_at(s.peak_event);
-    for (std::size_t i = 0; i < std::min<std::size_t>(all.size(), 15); ++i) {
-        page += "<tr><td class=\"n\">" + size_text(all[i].bytes) + "</td><td class=\"k\">" + name(all[i].kind) +
-                "</td><td>" + escaped(origin_text(all[i])) + "</td></tr>\n";
-    }
-    return page + "</table>\n";
+    for (std::size_t i = 0; i < std::min<std::size_t>(all.size(), 15); ++i)
+        largest.rows.push_back({size_text(all[i].bytes), name(all[i].kind), origin_text(all[i])});
+    return "<h2>At the peak</h2>\n<div class=\"sums\">" + sums.html() +
+           "</div>\n<h2>The largest blocks at the peak</h2>\n" + largest.html();
 }
 
 /// The table of blocks that outlive their step; blocks of one origin share a line.
@@ -123,12 +111,8 @@ inline std::string outliving_table(const memory_snapshot& s) {
                "Workspaces do not "
                "count: contexts keep them for later steps.</p>\n";
     }
-    std::string page =
-        "<h2>What outlives its step</h2>\n<p>Blocks that a step after the first one allocated and did not release: a "
-        "leak, if their "
-        "number grows with the steps.</p>\n<table>\n<tr><th class=\"n\">blocks</th><th class=\"n\">bytes</th><th "
-        "class=\"n wide\">in use "
-        "at the end</th><th>kind</th><th>made by</th></tr>\n";
+    table shown{
+        {{"blocks", 0, "n"}, {"bytes", 0, "n"}, {"in use at the end", 0, "n wide"}, {"kind", 0, "k"}, {"made by"}}};
     std::vector<line> sorted;
     for (const auto& [key, l] : lines) sorted.push_back(l);
     std::stable_sort(sorted.begin(), sorted.end(), [](const line& a, const line& b) { return a.bytes > b.bytes; });
@@ -141,11 +125,13 @@ inline std::string outliving_table(const memory_snapshot& s) {
             from.replace(from.rfind(one), one.size(),
                          "steps " + std::to_string(l.first) + " to " + std::to_string(l.last));
         }
-        page += "<tr><td class=\"n\">" + std::to_string(l.blocks) + "</td><td class=\"n\">" + size_text(l.bytes) +
-                "</td><td class=\"n wide\">" + size_text(l.kept) + "</td><td class=\"k\">" + name(l.example.kind) +
-                "</td><td>" + escaped(from) + "</td></tr>\n";
+        shown.rows.push_back(
+            {std::to_string(l.blocks), size_text(l.bytes), size_text(l.kept), name(l.example.kind), from});
     }
-    return page + "</table>\n";
+    return "<h2>What outlives its step</h2>\n<p>Blocks that a step after the first one allocated and did not release: "
+           "a leak, if "
+           "their number grows with the steps.</p>\n" +
+           shown.html();
 }
 
 /// The first sentences: the peak, the allocation that reached it, and alarms.

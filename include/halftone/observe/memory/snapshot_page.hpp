@@ -22,10 +22,7 @@ margin:.5rem 0;font-size:13px}.legend li{display:flex;align-items:center;gap:.4r
 #block{min-height:6.2em;margin:.6rem 0;padding:.5rem .7rem;background:var(--strip);border-radius:4px;font-size:14px}
 #block b{overflow-wrap:anywhere}#block p{margin:.15rem 0}
 .alarm{padding:.5rem .7rem;border-left:4px solid var(--outlived);background:var(--strip)}
-table{border-collapse:collapse;width:100%;font-size:13px}
-th,td{padding:3px 8px 3px 0;text-align:left;vertical-align:top;overflow-wrap:anywhere}th{font-weight:600}
-.n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums;width:5rem;padding-right:1rem}
-tr+tr td{border-top:1px solid var(--strip)}.k{white-space:nowrap}.sums{max-width:28rem}
+td.k{white-space:nowrap}.sums{max-width:28rem}.sums .swatch{margin-right:.4rem}td{overflow-wrap:anywhere}table.data .n{width:5rem}
 @media (max-width:600px){canvas{height:280px}.legend{grid-template-columns:repeat(2,1fr);
 gap:.15rem .8rem}}
 )page";

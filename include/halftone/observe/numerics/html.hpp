@@ -11,9 +11,7 @@
 #include <string>
 #include <vector>
 
-#include <halftone/observe/metrics/page.hpp>
 #include <halftone/observe/numerics/numerics.hpp>
-#include <halftone/observe/numerics/style.hpp>
 #include <halftone/observe/report/strip.hpp>
 
 namespace halftone {
@@ -48,7 +46,7 @@ inline std::vector<value_format> formats_beside(const numerics_view& view) {
 }  // namespace detail
 
 /// A part of a page that shows each tensor's values by exponent, with the range of its type, and the proposals; for a
-/// page of detail::drawn_page_begin with detail::numerics_style.
+/// page of detail::drawn_page_begin.
 inline std::string numerics_body(const numerics_view& view) {
     using namespace detail;
     strip_axis c{-30, 18};
@@ -117,7 +115,7 @@ inline std::string numerics_body(const numerics_view& view) {
 
 /// An HTML page with that; it loads nothing from elsewhere.
 inline std::string numerics_html(const numerics_view& view, const std::string& title) {
-    return detail::drawn_page_begin(title, detail::numerics_style) + numerics_body(view) + "</body>\n</html>\n";
+    return detail::drawn_page_begin(title) + numerics_body(view) + "</body>\n</html>\n";
 }
 
 }  // namespace HALFTONE_ABI

@@ -16,7 +16,7 @@
 /// master is available, too, so that zeros made by rounding are known. For all other tensors the counts are of values
 /// below the type's least normal number, where bits are lost, and of zeros, whatever their cause. 8-bit operands are
 /// counted as the product reads them, scaled, and compared with the tensor that they were made from: how many numbers
-/// became zero or saturated, and at which scale. json.hpp and html.hpp write a view to files.
+/// became zero or saturated, and at which scale. observe/report/json.hpp and html.hpp write a view to files.
 #pragma once
 
 #include <cmath>

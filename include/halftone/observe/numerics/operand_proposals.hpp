@@ -7,7 +7,7 @@
 #include <string>
 
 #include <halftone/observe/numerics/operand_counts.hpp>
-#include <halftone/observe/numerics/text.hpp>
+#include <halftone/observe/report/table.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

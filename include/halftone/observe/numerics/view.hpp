@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -13,7 +12,7 @@
 #include <halftone/kernel/exponent_counts/exponent_counts.hpp>
 #include <halftone/observe/numerics/operand_counts.hpp>
 #include <halftone/observe/numerics/operand_proposals.hpp>
-#include <halftone/observe/numerics/text.hpp>
+#include <halftone/observe/report/table.hpp>
 #include <halftone/observe/watch/watched_tensor.hpp>
 
 namespace halftone {
@@ -106,36 +105,38 @@ inline std::string row_tensor_text(const numerics_row& r) {
 }  // namespace detail
 
 inline void numerics_view::print(std::ostream& out) const {
-    char line[256];
-    std::snprintf(line, sizeof line, "%-34s %-8s %-24s %-11s %9s %7s %9s %9s %10s %8s %5s %9s %9s", "layer, operation",
-                  "pass", "tensor", "type", "values", "zeros", "subnormal", "underflow", "saturation", "infinite",
-                  "NaN", "largest", "doublings");
-    out << line;
-    const bool has_operands =
-        std::any_of(rows.begin(), rows.end(), [](const numerics_row& r) { return r.is_operand(); });
-    out << (has_operands ? " saturated      amax     scale\n" : "\n");
+    using detail::number_text, detail::percent_text;
+    detail::table lines{{{"layer, operation", -34},
+                         {"pass", -8},
+                         {"tensor", -24},
+                         {"type", -11},
+                         {"values", 9},
+                         {"zeros", 7},
+                         {"subnormal", 9},
+                         {"underflow", 9},
+                         {"saturation", 10},
+                         {"infinite", 8},
+                         {"NaN", 5},
+                         {"largest", 9},
+                         {"doublings", 9}}};
+    if (std::any_of(rows.begin(), rows.end(), [](const numerics_row& r) { return r.is_operand(); }))
+        lines.columns.insert(lines.columns.end(), {{"saturated", 9}, {"amax", 9}, {"scale", 9}});
     for (const numerics_row& r : rows) {
         const double all = static_cast<double>(std::max<extent>(r.counts.elements(), 1));
-        std::snprintf(line, sizeof line, "%-34s %-8s %-24s %-11s %9lld %7s %9s %9s %10s %8lld %5lld %9s %9d",
-                      detail::row_text(r).c_str(), r.is_weight() ? "" : name(r.pass),
-                      detail::row_tensor_text(r).c_str(), name(r.format), static_cast<long long>(r.counts.elements()),
-                      detail::percent_text(static_cast<double>(r.counts.zeros) / all).c_str(),
-                      detail::percent_text(r.subnormal()).c_str(),
-                      r.underflowed < 0 ? "" : detail::percent_text(static_cast<double>(r.underflowed) / all).c_str(),
-                      detail::percent_text(r.saturation()).c_str(), static_cast<long long>(r.counts.infinities),
-                      static_cast<long long>(r.counts.nans),
-                      detail::number_text(static_cast<double>(r.counts.largest)).c_str(), r.doublings());
-        out << line;
-        if (r.is_operand()) {
-            std::snprintf(line, sizeof line, " %9s %9s %9s",
-                          detail::percent_text(static_cast<double>(r.operand.saturated) / all).c_str(),
-                          detail::number_text(static_cast<double>(r.operand.amax)).c_str(),
-                          detail::number_text(static_cast<double>(r.operand.scale)).c_str());
-            out << line;
-        }
-        out << '\n';
+        const auto share = [all](extent n) { return percent_text(static_cast<double>(n) / all); };
+        lines.rows.push_back({detail::row_text(r), r.is_weight() ? "" : name(r.pass), detail::row_tensor_text(r),
+                              name(r.format), std::to_string(r.counts.elements()), share(r.counts.zeros),
+                              percent_text(r.subnormal()), r.underflowed < 0 ? "" : share(r.underflowed),
+                              percent_text(r.saturation()), std::to_string(r.counts.infinities),
+                              std::to_string(r.counts.nans), number_text(static_cast<double>(r.counts.largest)),
+                              std::to_string(r.doublings())});
+        if (!r.is_operand()) continue;
+        for (const std::string& t : {share(r.operand.saturated), number_text(static_cast<double>(r.operand.amax)),
+                                     number_text(static_cast<double>(r.operand.scale))})
+            lines.rows.back().push_back(t);
     }
-    out << "subnormal: below the type's least normal number. saturation: half its largest number or more. underflow: "
+    out << lines.text()
+        << "subnormal: below the type's least normal number. saturation: half its largest number or more. underflow: "
            "zeros that\nrounding made, known only where the same numbers are there in a wider type; else blank, as "
            "for all results of operations.\n";
 }

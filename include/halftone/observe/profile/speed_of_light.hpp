@@ -37,6 +37,7 @@
 
 #include <halftone/exec/ranges.hpp>
 #include <halftone/observe/profile/machine_peaks.hpp>
+#include <halftone/observe/report/table.hpp>
 #include <halftone/observe/trace/event.hpp>
 
 namespace halftone {
@@ -242,41 +243,55 @@ inline std::string light_place(const light_row& r) {
     if (!r.is_operation) return r.operation + (r.operation == "step" ? ", outside of its parts" : ", between operations");
     return r.operation + (r.layer.empty() ? "" : " " + r.layer);
 }
+/// The lines as a table, printed and on pages.
+inline table light_lines(const std::vector<light_row>& rows) {
+    table lines{{{"operation, layer", -38},
+                 {"pass", -8, "wide"},
+                 {"calls", 7, "n wide"},
+                 {"ms", 9, "n"},
+                 {"to save", 9, "n"},
+                 {"GFLOP", 9, "n wide"},
+                 {"MB", 9, "n wide"},
+                 {"of its limit", 12, "limit"},
+                 {"bound by", -10, "wide"}}};
+    for (const light_row& r : rows) {
+        const std::string share = r.bound == light_bound::unknown ? "" : formatted("%.0f%%", 100 * r.share());
+        lines.rows.push_back({light_place(r),
+                              name(r.pass),
+                              formatted("%.1f", r.calls),
+                              formatted("%.3f", 1e3 * r.seconds),
+                              formatted("%.3f", 1e3 * r.saving()),
+                              formatted("%.3f", 1e-9 * r.flops),
+                              formatted("%.2f", 1e-6 * r.bytes),
+                              {share, share.empty() ? "" : share_bar(r.share())},
+                              name(r.bound)});
+    }
+    return lines;
+}
+/// The sum of lines, without a pass and a bound.
+inline light_row sum_of_light(std::vector<light_row>::const_iterator first,
+                              std::vector<light_row>::const_iterator end) {
+    light_row sum;
+    sum.operation = std::to_string(end - first) + " others";
+    for (; first != end; ++first)
+        sum.calls += first->calls, sum.seconds += first->seconds, sum.flops += first->flops, sum.bytes += first->bytes,
+            sum.limit += std::min(first->limit, first->seconds);
+    return sum;
+}
 
 }  // namespace detail
 
 inline void light_table::print(std::ostream& out, std::size_t most) const {
-    char line[200];
-    std::snprintf(line, sizeof line, "%-38s %-8s %7s %9s %9s %9s %9s %6s  %-10s\n", "a step: operation, layer", "pass", "calls",
-                  "ms", "to save", "GFLOP", "MB", "share", "bound by");
-    out << line;
-    light_row others;
-    std::size_t count = 0;
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-        const light_row& r = rows[i];
-        if (i >= most) {
-            ++count, others.calls += r.calls, others.seconds += r.seconds, others.flops += r.flops, others.bytes += r.bytes,
-                others.limit += std::min(r.limit, r.seconds);
-            continue;
-        }
-        char share[16] = "";
-        if (r.bound != light_bound::unknown) std::snprintf(share, sizeof share, "%.0f%%", 100 * r.share());
-        std::snprintf(line, sizeof line, "%-38.38s %-8s %7.1f %9.3f %9.3f %9.3f %9.2f %6s  %-10s\n",
-                      detail::light_place(r).c_str(), name(r.pass), r.calls, 1e3 * r.seconds, 1e3 * r.saving(),
-                      1e-9 * r.flops, 1e-6 * r.bytes, share, name(r.bound));
-        out << line;
-    }
-    if (count != 0) {
-        std::snprintf(line, sizeof line, "%-38s %-8s %7.1f %9.3f %9.3f %9.3f %9.2f\n",
-                      (std::to_string(count) + " others").c_str(), "", others.calls, 1e3 * others.seconds,
-                      1e3 * others.saving(), 1e-9 * others.flops, 1e-6 * others.bytes);
-        out << line;
-    }
-    std::snprintf(line, sizeof line,
-                  "step %.3f ms, products %.3f GFLOP, MFU %.1f%% of %.1f GFLOP/s in fp32, %.1f in bf16; copy %.1f GB/s\n",
-                  1e3 * step_seconds, 1e-9 * model_flops, 100 * mfu, 1e-9 * peaks.of(arithmetic::fp32),
-                  1e-9 * peaks.of(arithmetic::bf16), 1e-9 * peaks.bytes);
-    out << line;
+    const auto shown = rows.begin() + static_cast<std::ptrdiff_t>(std::min(most, rows.size()));
+    std::vector<light_row> first(rows.begin(), shown);
+    if (shown != rows.end()) first.push_back(detail::sum_of_light(shown, rows.end()));
+    detail::table lines = detail::light_lines(first);
+    if (shown != rows.end()) lines.rows.back()[1] = "";
+    out << lines.text()
+        << detail::formatted(
+               "step %.3f ms, products %.3f GFLOP, MFU %.1f%% of %.1f GFLOP/s in fp32, %.1f in bf16; copy %.1f GB/s\n",
+               1e3 * step_seconds, 1e-9 * model_flops, 100 * mfu, 1e-9 * peaks.of(arithmetic::fp32),
+               1e-9 * peaks.of(arithmetic::bf16), 1e-9 * peaks.bytes);
     if (mfu > 1.05) out << "The peaks are too low: measured by code compiled without optimisation, or while other programs ran.\n";
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Horizontal bars for pages: a share of its place in a line of text, and rows of stacked parts as inline SVG.
+/// Horizontal bars for pages: rows of stacked parts as inline SVG.
 ///
 ///     ht::detail::bar_chart c{.title = "Peaks", .unit = "MiB"};
 ///     c.rows.push_back({"1", "12.5 MiB, planned 13.0", {{"master", 4.5}, {"activation", 8}}, 13.0});
@@ -8,7 +8,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -17,13 +16,6 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
-
-/// A bar of this share of its place, 0 to 1, with a text.
-inline std::string share_bar(double share, const std::string& text) {
-    char width[16];
-    std::snprintf(width, sizeof width, "%.0f%%", 100 * std::clamp(share, 0.0, 1.0));
-    return "<span class=\"bar\"><i style=\"width:" + std::string(width) + "\"></i></span>" + escaped(text);
-}
 
 /// A part of a row: its length in the colour of its name.
 struct bar_part {

@@ -11,13 +11,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <string>
 #include <vector>
 
-#include <halftone/observe/metrics/page.hpp>
 #include <halftone/observe/report/curve.hpp>
-#include <halftone/observe/report/style.hpp>
+#include <halftone/observe/report/table.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -26,17 +24,13 @@ namespace detail {
 /// A number for people: "12", "0.25", "12.5k", "3.2M", "1e-05".
 inline std::string short_number(double v) {
     const double size = std::fabs(v);
-    char text[32];
     const char* const unit = size >= 1e9 && size < 1e12 ? "G" : size >= 1e6 && size < 1e12 ? "M" : size >= 1e4 && size < 1e12 ? "k" : "";
     const double each = *unit == 'G' ? 1e9 : *unit == 'M' ? 1e6 : *unit == 'k' ? 1e3 : 1;
-    std::snprintf(text, sizeof text, "%.4g%s", v / each, unit);
-    return text;
+    return formatted("%.4g%s", v / each, unit);
 }
 /// A coordinate, to a tenth.
 inline std::string coordinate(double v) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.1f", v);
-    std::string s = text;
+    std::string s = formatted("%.1f", v);
     if (s.ends_with(".0")) s.resize(s.size() - 2);
     return s == "-0" ? "0" : s;
 }

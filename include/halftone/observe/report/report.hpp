@@ -18,7 +18,6 @@
 
 #include <halftone/memory/usage.hpp>
 #include <halftone/observe/metrics/step_metrics.hpp>
-#include <halftone/observe/numerics/style.hpp>
 #include <halftone/observe/profile/speed_of_light.hpp>
 #include <halftone/observe/report/bars.hpp>
 #include <halftone/policy/table.hpp>
@@ -162,10 +161,6 @@ inline std::string charts_of(const report& r) {
     return page + "</div>\n";
 }
 
-inline std::string cell(const std::string& text, const char* type = "") {
-    return "<td" + (*type == 0 ? std::string() : std::string(" class=\"") + type + "\"") + ">" + escaped(text) + "</td>";
-}
-
 /// The runs' figures: a column for each.
 inline std::string figures_table(const report& r) {
     std::vector<std::string> names;
@@ -175,62 +170,45 @@ inline std::string figures_table(const report& r) {
         }
     }
     if (names.empty()) return "";
-    std::string page = "<h2>Results</h2>\n<div class=\"scroll\"><table class=\"data\"><tr><th></th>";
-    for (const run_report& run : r.runs) page += "<th class=\"n\">" + escaped(run.name) + "</th>";
-    page += "</tr>\n";
+    table lines{{{}}};
+    for (const run_report& run : r.runs)
+        lines.columns.push_back({run.name, 0, "n words"});  // several figures may stand below each other
     for (const std::string& name : names) {
-        page += "<tr>" + cell(name);
+        std::vector<table_cell> row{name};
         for (const run_report& run : r.runs) {
-            std::string value;
-            for (const auto& [key, text] : run.figures) value = key == name ? text : value;
-            page += cell(value, value.find(' ') == std::string::npos ? "n" : "n words");  // several figures may stand below each other
+            const auto found =
+                std::find_if(run.figures.rbegin(), run.figures.rend(), [&](const auto& f) { return f.first == name; });
+            row.push_back(found == run.figures.rend() ? "" : found->second);
         }
-        page += "</tr>\n";
+        lines.rows.push_back(std::move(row));
     }
-    return page + "</table></div>\n";
+    return "<h2>Results</h2>\n" + lines.html();
 }
 
 inline std::string light_section(const run_report& run) {
     if (run.light.empty()) return "";
-    char text[200];
-    const auto number = [&](const char* format, double value) {
-        std::snprintf(text, sizeof text, format, value);
-        return std::string(text);
-    };
-    std::string page = "<h2>Speed of light, " + escaped(run.name) + "</h2>\n<p>";
     const light_table& t = run.light_sums;
-    std::snprintf(text, sizeof text, "A step takes %.3f ms; MFU %.1f%%. The machine's peaks: %.1f GFLOP/s in fp32, %.1f in bf16, %.1f GB/s.",
-                  1e3 * t.step_seconds, 100 * t.mfu, 1e-9 * t.peaks.of(arithmetic::fp32), 1e-9 * t.peaks.of(arithmetic::bf16),
-                  1e-9 * t.peaks.bytes);
-    page += text;
-    page +=
-        " Sorted by what would be saved if the line ran at its limit.</p>\n<div class=\"scroll\"><table class=\"data\"><tr><th>operation</th>"
-        "<th class=\"wide\">pass</th><th class=\"n wide\">calls</th><th class=\"n\">ms</th><th class=\"n\">to save</th><th class=\"n "
-        "wide\">GFLOP</th><th class=\"n wide\">MB</th><th>of its limit</th><th class=\"wide\">bound by</th></tr>\n";
-    constexpr std::size_t most = 25;
-    for (std::size_t i = 0; i < std::min(run.light.size(), most); ++i) {
-        const light_row& r = run.light[i];
-        page += "<tr>" + cell(light_place(r)) + cell(name(r.pass), "wide") + cell(number("%.1f", r.calls), "n wide") +
-                cell(number("%.3f", 1e3 * r.seconds), "n") + cell(number("%.3f", 1e3 * r.saving()), "n") +
-                cell(number("%.3f", 1e-9 * r.flops), "n wide") + cell(number("%.2f", 1e-6 * r.bytes), "n wide") + "<td class=\"limit\">" +
-                (r.bound == light_bound::unknown ? "" : share_bar(r.share(), number("%.0f%%", 100 * r.share()))) + "</td>" +
-                cell(name(r.bound), "wide") + "</tr>\n";
-    }
-    page += "</table></div>\n";
-    if (run.light.size() > most) page += "<p class=\"dim\">" + std::to_string(run.light.size() - most) + " smaller lines are left out.</p>\n";
-    return page;
+    return "<h2>Speed of light, " + escaped(run.name) + "</h2>\n<p>" +
+           formatted(
+               "A step takes %.3f ms; MFU %.1f%%. The machine's peaks: %.1f GFLOP/s in fp32, %.1f in bf16, %.1f GB/s.",
+               1e3 * t.step_seconds, 100 * t.mfu, 1e-9 * t.peaks.of(arithmetic::fp32),
+               1e-9 * t.peaks.of(arithmetic::bf16), 1e-9 * t.peaks.bytes) +
+           " Sorted by what would be saved if the line ran at its limit.</p>\n" +
+           light_lines(run.light).html(25, "smaller lines");
 }
 
 inline std::string policies_section(const run_report& run) {
     if (run.policies.empty()) return "";
-    std::string page = "<h2>Policy, " + escaped(run.name) +
-                       "</h2>\n<div class=\"scroll\"><table class=\"data\"><tr><th>layer</th><th class=\"wide\">operation</th><th>in</th>"
-                       "<th>accumulate</th><th>out</th><th class=\"wide\">input grad</th><th class=\"wide\">weight grad</th></tr>\n";
-    for (const policy_row& p : run.policies) {
-        page += "<tr>" + cell(p.path) + cell(p.op, "wide") + cell(p.in) + cell(p.accumulate) + cell(p.out) + cell(p.input_grad, "wide") +
-                cell(p.weight_grad, "wide") + "</tr>\n";
-    }
-    return page + "</table></div>\n";
+    table lines{{{"layer"},
+                 {"operation", 0, "wide"},
+                 {"in"},
+                 {"accumulate"},
+                 {"out"},
+                 {"input grad", 0, "wide"},
+                 {"weight grad", 0, "wide"}}};
+    for (const policy_row& p : run.policies)
+        lines.rows.push_back({p.path, p.op, p.in, p.accumulate, p.out, p.input_grad, p.weight_grad});
+    return "<h2>Policy, " + escaped(run.name) + "</h2>\n" + lines.html();
 }
 
 }  // namespace detail
@@ -238,7 +216,7 @@ inline std::string policies_section(const run_report& run) {
 /// An HTML page with all of it; it loads nothing from elsewhere.
 inline std::string report_html(const report& r) {
     using namespace detail;
-    std::string page = drawn_page_begin(r.title, numerics_style);
+    std::string page = drawn_page_begin(r.title);
     page += figures_table(r) + "<h2>Curves</h2>\n" + charts_of(r) + left_out_of(r);
     for (const run_report& run : r.runs) page += light_section(run);
     for (const run_report& run : r.runs) page += policies_section(run);
@@ -247,9 +225,9 @@ inline std::string report_html(const report& r) {
         for (const auto& [text, file] : run.links)
             page += "<p><a href=\"" + escaped(file) + "\">" + escaped(text) + "</a></p>\n";
     }
-    if (!r.facts.empty()) page += "<h2>Machine and arguments</h2>\n<div class=\"scroll\"><table class=\"data\">\n";
-    for (const auto& [name, value] : r.facts) page += "<tr>" + cell(name) + cell(value) + "</tr>\n";
-    if (!r.facts.empty()) page += "</table></div>\n";
+    table facts{{{}, {}}};
+    for (const auto& [name, value] : r.facts) facts.rows.push_back({name, value});
+    if (!r.facts.empty()) page += "<h2>Machine and arguments</h2>\n" + facts.html();
     return page + "</body>\n</html>\n";
 }
 

@@ -7,10 +7,9 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdio>
 #include <string>
 
-#include <halftone/observe/report/style.hpp>
+#include <halftone/observe/report/table.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -30,9 +29,7 @@ struct strip_axis {
     }
     /// A column of this strength, 0 to 1.
     std::string column(int at, const char* type, double strength) const {
-        char opacity[40];
-        std::snprintf(opacity, sizeof opacity, " fill-opacity=\"%.2f\"", strength);
-        return rectangle(at, at, type, opacity);
+        return rectangle(at, at, type, formatted(" fill-opacity=\"%.2f\"", strength));
     }
     /// A line at the beginning of a column.
     std::string lines(int one, int other) const {
@@ -49,10 +46,9 @@ struct strip_axis {
         const int step = count() > 60 ? 16 : 8;
         for (int e = first + 3; e <= last - 2; ++e) {
             if (e % step != 0) continue;
-            char left[32];
-            std::snprintf(left, sizeof left, "%.2f", 100.0 * (e - first) / count());
-            page += std::string("<span") + (e % (2 * step) != 0 ? " class=\"odd\"" : "") + " style=\"left:" + left + "%\">" +
-                    std::to_string(e) + "</span>";
+            page += std::string("<span") + (e % (2 * step) != 0 ? " class=\"odd\"" : "") +
+                    " style=\"left:" + formatted("%.2f", 100.0 * (e - first) / count()) + "%\">" + std::to_string(e) +
+                    "</span>";
         }
         return page + "</div>";
     }

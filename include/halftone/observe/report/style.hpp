@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The colours and the rules of everything that pages draw, in light, dark and print: of the report, of memory histories, of
-/// numerics, of shadow runs and of the programs' own pages.
+/// What all pages have in common, those of the report, of memory histories, of numerics, of shadow runs and of the programs: the
+/// beginning, the colours and the rules of everything that they draw, in light, dark and print, and one column that fits every
+/// screen. A page loads nothing from elsewhere.
 #pragma once
 
 #include <string>
 
-#include <halftone/observe/metrics/page.hpp>
+#include <halftone/config.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -42,19 +43,59 @@ table.data td,table.data th{padding:.15rem .8rem .15rem 0;vertical-align:top}
 table.data td.n,table.data th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}table.data td.words{white-space:normal}
 table.data tr{break-inside:avoid}
 .bar{display:inline-block;width:4rem;height:.6rem;background:var(--strip);margin-right:.4rem}.bar i{display:block;height:100%;background:var(--in)}
-.limit{white-space:nowrap}
+td.limit{white-space:nowrap}
 .bars text{font-size:11px;fill:var(--dim)}.bars .name{fill:var(--ink)}.bars .mark{stroke:var(--low);stroke-width:2;fill:none}
 .strip{display:block;width:100%;height:14px;background:var(--strip)}.strip.thin{height:8px}
 .strip .in{fill:var(--in)}.strip .low{fill:var(--low)}.strip .range{fill:var(--dim)}.strip .part{fill:var(--dim);opacity:.4}
 .strip .mark{stroke:var(--line);stroke-width:1;vector-effect:non-scaling-stroke;fill:none}
 .strip-axis{position:relative;height:1.3em;color:var(--dim);font-size:11px}.strip-axis span{position:absolute;transform:translateX(-50%);white-space:nowrap}
+.numerics table{border-collapse:collapse;width:100%;table-layout:fixed;font-size:12px}
+.numerics th{font-weight:400;text-align:left;width:38%;padding:1px 6px 1px 0;overflow-wrap:anywhere;vertical-align:middle}
+.numerics th small,.numerics .n{color:var(--dim)}.numerics td{padding:1px 0}.numerics .n{width:6.5rem;text-align:right;font-variant-numeric:tabular-nums;font-size:11px}
+.numerics caption{text-align:left;padding-bottom:.4rem;color:var(--dim)}
 .dim{color:var(--dim)}
-@media (max-width:600px){body{padding:.6rem}.strip-axis .odd{display:none}.wide{display:none}.bar{width:1.6rem}table.data td,table.data th{padding-right:.5rem}table.data td:first-child{overflow-wrap:anywhere;min-width:5.5rem}}
+@media (max-width:600px){.numerics th{width:44%}.numerics .n{width:3.6rem}body{padding:.6rem}.strip-axis .odd{display:none}.wide{display:none}.bar{width:1.6rem}table.data td,table.data th{padding-right:.5rem}table.data td:first-child{overflow-wrap:anywhere;min-width:5.5rem}}
 @page{margin:1.5cm}
 @media print{:root{color-scheme:light;--ink:#000;--dim:#444;--page:#fff;--strip:#e8e8e8;--line:#888;--in:#1f5fa8;--low:#c2410c}
 body{max-width:none;padding:0;font-size:10pt;-webkit-print-color-adjust:exact;print-color-adjust:exact}.charts{grid-template-columns:1fr 1fr}.scroll{overflow:visible}h2{break-after:avoid}
 table.data{font-size:8pt}table.data td,table.data th{padding-right:.4rem}.bar{width:2.5rem}}
 )page";
+
+/// Text that may stand between tags and in attributes.
+inline std::string escaped(const std::string& text) {
+    std::string safe;
+    for (const char c : text) {
+        if (c == '&')
+            safe += "&amp;";
+        else if (c == '<')
+            safe += "&lt;";
+        else if (c == '>')
+            safe += "&gt;";
+        else if (c == '"')
+            safe += "&quot;";
+        else
+            safe += c;
+    }
+    return safe;
+}
+
+/// A page's beginning, up to its heading; `style` is CSS that follows the common rules.
+inline std::string page_begin(const std::string& title, const std::string& style) {
+    return "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" "
+           "content=\"width=device-width, initial-scale=1\">\n<title>" +
+           escaped(title) +
+           "</title>\n<style>\n"
+           ":root{color-scheme:light "
+           "dark;--ink:#1c2024;--dim:#60666d;--page:#fff;--strip:#eef0f2;--in:#1f5fa8;--low:#c2410c;--line:#9aa1a8}\n"
+           "@media "
+           "(prefers-color-scheme:dark){:root{--ink:#e6e8ea;--dim:#9aa1a8;--page:#15181b;--strip:#23282d;--in:#7db4f5;-"
+           "-"
+           "low:#fb923c;--line:#5b626a}}\n"
+           "body{margin:0 auto;max-width:70rem;padding:1rem;background:var(--page);color:var(--ink);font:15px/1.45 "
+           "system-ui,sans-serif}\n"
+           "h1{font-size:1.3rem}h2{font-size:1.1rem;margin-top:2rem}p,li{overflow-wrap:anywhere}\n" +
+           style + "</style>\n</head>\n<body>\n<h1>" + escaped(title) + "</h1>\n";
+}
 
 /// The beginning of a page with drawings; `style` is CSS of its own.
 inline std::string drawn_page_begin(const std::string& title, const std::string& style = "") {

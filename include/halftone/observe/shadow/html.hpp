@@ -8,11 +8,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <string>
 #include <vector>
 
-#include <halftone/observe/report/bars.hpp>
+#include <halftone/observe/report/chart.hpp>
 #include <halftone/observe/shadow/report.hpp>
 
 namespace halftone {
@@ -38,26 +37,6 @@ inline chart shadow_chart(const shadow_report& report) {
     return c;
 }
 
-inline std::string shadow_rows(const std::vector<const shadow_row*>& rows, std::size_t most) {
-    const auto number = [](const char* format, double value) {
-        char text[40];
-        std::snprintf(text, sizeof text, format, value);
-        return std::string(text);
-    };
-    std::string page = "<div class=\"scroll\"><table class=\"data\"><tr><th>layer, operation</th><th class=\"wide\">pass</th><th>tensor</th><th "
-                       "class=\"wide\">type</th><th class=\"n wide\">values</th><th class=\"n\">beyond</th><th>of its bound</th></tr>\n";
-    for (std::size_t i = 0; i < std::min(rows.size(), most); ++i) {
-        const shadow_row& r = *rows[i];
-        page += "<tr><td>" + escaped(shadow_place(r)) + "</td><td class=\"wide\">" + (r.is_weight() ? "" : name(r.pass)) + "</td><td>" +
-                escaped(shadow_tensor_text(r)) + "</td><td class=\"wide\">" + name(r.format) + "</td><td class=\"n wide\">" +
-                std::to_string(r.elements) + "</td><td class=\"n\">" + std::to_string(r.beyond) + "</td><td class=\"limit\">" +
-                share_bar(is_finite(r.ratio) ? r.ratio : 1, is_finite(r.ratio) ? number("%.3g", r.ratio) : "infinite") + "</td></tr>\n";
-    }
-    page += "</table></div>\n";
-    if (rows.size() > most) page += "<p class=\"dim\">" + std::to_string(rows.size() - most) + " others are left out.</p>\n";
-    return page;
-}
-
 }  // namespace detail
 
 /// An HTML page with the tensors of a shadow run, those with the largest ratio to their bound first.
@@ -70,8 +49,9 @@ inline std::string shadow_html(const shadow_report& report, const std::string& t
     std::vector<const shadow_row*> rows;
     for (const shadow_row& r : report.rows) rows.push_back(&r);
     std::stable_sort(rows.begin(), rows.end(), [](const shadow_row* a, const shadow_row* b) { return a->ratio > b->ratio; });
-    constexpr std::size_t most = 400;
-    return page + "<h2>Tensors</h2>\n" + shadow_rows(rows, most) + "</body>\n</html>\n";
+    table lines = shadow_table();
+    for (const shadow_row* r : rows) lines.rows.push_back(shadow_cells(*r));
+    return page + "<h2>Tensors</h2>\n" + lines.html(400) + "</body>\n</html>\n";
 }
 
 }  // namespace HALFTONE_ABI

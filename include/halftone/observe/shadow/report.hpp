@@ -8,11 +8,12 @@
 ///     if (const ht::shadow_row* r = report.first()) std::cout << r->text() << '\n';
 #pragma once
 
-#include <cstdio>
 #include <ostream>
 #include <string>
 #include <vector>
 
+#include <halftone/number/classify.hpp>
+#include <halftone/observe/report/table.hpp>
 #include <halftone/observe/watch/watched_tape.hpp>
 
 namespace halftone {
@@ -65,33 +66,52 @@ inline std::string shadow_tensor_text(const shadow_row& r) {
     return gradient_text(r.parameter, r.by.layer);
 }
 
+/// The table of a shadow run's rows, without them.
+inline table shadow_table() {
+    return {{{"layer, operation", -34},
+             {"pass", -8, "wide"},
+             {"tensor", -24},
+             {"type", -8, "wide"},
+             {"values", 9, "n wide"},
+             {"beyond", 9, "n"},
+             {"of its bound", 12, "limit"},
+             {"value", 13, nullptr},
+             {"in fp32", 13, nullptr},
+             {"bound", 10, nullptr},
+             {"", -2, nullptr}}};
+}
+/// The cells of one row; a printed one that diverges ends with "<".
+inline std::vector<table_cell> shadow_cells(const shadow_row& r) {
+    const bool has_ratio = is_finite(r.ratio);
+    return {shadow_place(r),
+            r.is_weight() ? "" : name(r.pass),
+            shadow_tensor_text(r),
+            name(r.format),
+            std::to_string(r.elements),
+            std::to_string(r.beyond),
+            {has_ratio ? formatted("%.3g", r.ratio) : "infinite", share_bar(has_ratio ? r.ratio : 1)},
+            formatted("%.6g", r.value),
+            formatted("%.6g", r.expected),
+            formatted("%.3g", r.bound),
+            r.diverges() ? " <" : ""};
+}
+
 }  // namespace detail
 
 inline std::string shadow_row::text() const {
-    char numbers[256];
-    std::snprintf(
-        numbers, sizeof numbers,
-        ": %lld of %lld values beyond the bound in %s; element %lld is %.7g, in fp32 %.7g, where rounding explains a "
-        "difference of %.3g",
-        static_cast<long long>(beyond), static_cast<long long>(elements), name(format), static_cast<long long>(at),
-        value, expected, bound);
     const std::string tensor = is_weight() ? "the copy that kernels read" : detail::shadow_tensor_text(*this);
-    return detail::shadow_place(*this) + ", " + (is_weight() ? "" : std::string(name(pass)) + ", ") + tensor + numbers;
+    return detail::shadow_place(*this) + ", " + (is_weight() ? "" : std::string(name(pass)) + ", ") + tensor +
+           detail::formatted(
+               ": %lld of %lld values beyond the bound in %s; element %lld is %.7g, in fp32 %.7g, where rounding "
+               "explains a difference of %.3g",
+               static_cast<long long>(beyond), static_cast<long long>(elements), name(format),
+               static_cast<long long>(at), value, expected, bound);
 }
 
 inline void shadow_report::print(std::ostream& out) const {
-    char line[320];
-    std::snprintf(line, sizeof line, "%-34s %-8s %-24s %-8s %9s %9s %10s %13s %13s %10s\n", "layer, operation", "pass",
-                  "tensor", "type", "values", "beyond", "of bound", "value", "in fp32", "bound");
-    out << line;
-    for (const shadow_row& r : rows) {
-        std::snprintf(line, sizeof line, "%-34s %-8s %-24s %-8s %9lld %9lld %10.3g %13.6g %13.6g %10.3g%s\n",
-                      detail::shadow_place(r).c_str(), r.is_weight() ? "" : name(r.pass),
-                      detail::shadow_tensor_text(r).c_str(), name(r.format), static_cast<long long>(r.elements),
-                      static_cast<long long>(r.beyond), r.ratio, r.value, r.expected, r.bound,
-                      r.diverges() ? "  <" : "");
-        out << line;
-    }
+    detail::table lines = detail::shadow_table();
+    for (const shadow_row& r : rows) lines.rows.push_back(detail::shadow_cells(r));
+    out << lines.text();
 }
 
 }  // namespace HALFTONE_ABI
