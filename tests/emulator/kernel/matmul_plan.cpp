@@ -138,4 +138,50 @@ TEST_CASE("matmul on a GPU launches what its plan says") {
     SUBCASE("fp32") { launch_plans<float, float, float, float>(); }
 }
 
+/// What plan.hpp looks at, without the device.
+std::string words_of(const matmul_problem& p) {
+    std::string text;
+    for (const extent n : {p.m, p.n, p.k, p.matrices, extent{p.c.bytes}, extent{p.c.fits_bulk}, extent{p.c.has_odd_rows},
+                           extent{p.c.offset}})
+        text += std::to_string(n) + " ";
+    for (const int n : {static_cast<int>(p.arithmetic), static_cast<int>(p.elements), static_cast<int>(p.a.axis),
+                        static_cast<int>(p.a.access), static_cast<int>(p.b.axis), static_cast<int>(p.b.access)})
+        text += std::to_string(n) + " ";
+    return text;
+}
+/// The problem of views is that of the same shape, types and layout without views.
+template <class Compute, class A, class C>
+void describes_views(const matmul_types& types) {
+    support::random data{3};
+    const extent sizes[] = {1, 1, 2, 7, 8, 64, 100, 768, 1003}, gaps[] = {0, 0, 1, 8};
+    const auto one_of = [&data](const auto& all) { return all[data.below(static_cast<int>(std::size(all)))]; };
+    const auto nothing = [](const auto&) {};
+    support::recording_device device{simt::architecture_of(90), true, nothing};
+    for (int i = 0; i < 2000; ++i) {
+        const extent m = one_of(sizes), n = one_of(sizes), k = data.below(20) == 0 ? 0 : one_of(sizes);
+        const bool ta = data.below(2) == 0, tb = data.below(2) == 0;
+        const extent gap_a = one_of(gaps), gap_b = one_of(gaps), gap_c = one_of(gaps);
+        const auto a = matrix_at<const A>(std::uintptr_t{1} << 40, m, k, ta, gap_a);
+        const auto b = matrix_at<const A>(std::uintptr_t{1} << 44, k, n, tb, gap_b);
+        const auto c = matrix_at<C>(std::uintptr_t{1} << 45, m, n, false, gap_c);
+        const matmul_problem of_views =
+            describe_product<Compute>(device, make_operand(a), make_operand(ht::transpose(b)),
+                                      ht::epilogue_of(ht::plain{}, c), one_matrix{});
+        const product_layout layout{ta, tb, (ta ? m : k) + gap_a, (tb ? k : n) + gap_b, n + gap_c};
+        const simt::target on = *simt::target_named("sm_90a");
+        INFO(m, " x ", n, " x ", k, ta ? " t" : " n", tb ? "t " : "n ", gap_a, " ", gap_b, " ", gap_c);
+        CHECK(words_of(dense_problem(m, n, k, types, on, layout)) == words_of(of_views));
+        if (gap_a + gap_b + gap_c == 0) CHECK(words_of(dense_problem(m, n, k, types, on, {ta, tb})) == words_of(of_views));
+    }
+}
+
+TEST_CASE("a product without views is described as that of views") {
+    using ht::bfloat16, ht::float16, ht::float8_e4m3;
+    describes_views<bfloat16, bfloat16, bfloat16>(named_types[0]);
+    describes_views<float16, float16, float16>(named_types[1]);
+    describes_views<ht::tfloat32, float, float>(named_types[2]);
+    describes_views<float, float, float>(named_types[3]);
+    describes_views<bfloat16, float8_e4m3, bfloat16>(named_types[4]);
+}
+
 }  // namespace emulator_kernel_matmul_plan_tests

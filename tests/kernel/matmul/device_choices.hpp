@@ -28,7 +28,7 @@ inline const char* storing_text(const halftone::kernel::on_device::result_storin
 inline std::string choice_of(const halftone::kernel::on_device::matmul_problem& p) {
     using namespace halftone::kernel::on_device;
     const matmul_plan plan = plan_matmul(p);
-    const planned_family& best = plan.best();
+    const planned_matmul& best = plan.best();
     constexpr char letters[] = {'b', 's', 'w', 'v', 'r', 'f'};
     static_assert(sizeof letters == matmul_plan::count);
     const char letter = letters[static_cast<int>(best.family)];

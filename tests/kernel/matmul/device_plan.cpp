@@ -203,7 +203,8 @@ const matmul_types& types_of(const std::string& name) {
 }
 matmul_problem problem_of(const std::string& types, const std::string& layout, extent m, extent n, extent k,
                           const std::string& on) {
-    return dense_problem(m, n, k, types_of(types), *simt::target_named(on), layout[0] == 't', layout[1] == 't');
+    return dense_problem(m, n, k, types_of(types), *simt::target_named(on),
+                         {layout[0] == 't', layout[1] == 't'});
 }
 
 TEST_CASE("a GPU's choice for products: every line of the table") {
@@ -238,7 +239,7 @@ TEST_CASE("a GPU's choice for products: every line of the table") {
 
 constexpr simt::target hopper = *simt::target_named("sm_90a");
 constexpr matmul_problem on_hopper(extent m, extent n, extent k) {
-    return dense_problem(m, n, k, named_types[0], hopper, false, true);
+    return dense_problem(m, n, k, named_types[0], hopper, {.b_transposed = true});
 }
 constexpr matmul_family family_of(const matmul_problem& p) { return plan_matmul(p).best().family; }
 static_assert(family_of(on_hopper(8192, 2304, 768)) == matmul_family::wgmma);
@@ -313,7 +314,7 @@ matmul_problem any_problem(support::random& data) {
     const extent sizes[] = {1, 7, 16, 64, 200, 768, 1000, 2047, 4096, 8192, 50257};
     const extent m = one_of(sizes), n = one_of(sizes), k = one_of(sizes);
     matmul_problem p =
-        dense_problem(m, n, k, one_of(named_types), one_of(simt::targets), data.below(2) != 0, data.below(2) != 0);
+        dense_problem(m, n, k, one_of(named_types), one_of(simt::targets), {data.below(2) != 0, data.below(2) != 0});
     p.matrices = data.below(4) == 0 ? 3 : 1;
     p.gpu.batch_invariant = data.below(6) == 0;
     if (data.below(3) == 0) p.gpu.multiprocessors = 1 + data.below(200);
@@ -326,10 +327,10 @@ TEST_CASE("a GPU's choice for products: some family applies, and none costs less
         const matmul_problem p = any_problem(data);
         const matmul_plan plan = plan_matmul(p);
         REQUIRE(plan.chosen >= 0);
-        const planned_family& best = plan.best();
+        const planned_matmul& best = plan.best();
         REQUIRE(best.why_not == nullptr);
         for (int which = 0; which < matmul_plan::count; ++which) {
-            const planned_family& f = plan.families[which];
+            const planned_matmul& f = plan.families[which];
             CHECK(static_cast<int>(f.family) == which);
             if (f.why_not != nullptr) continue;
             CHECK((which < plan.chosen ? f.cost > best.cost : f.cost >= best.cost));

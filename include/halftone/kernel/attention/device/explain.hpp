@@ -10,6 +10,7 @@
 
 #include <halftone/exec/simt/target.hpp>
 #include <halftone/kernel/attention/device/plan.hpp>
+#include <halftone/kernel/common/plan/explain.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -43,21 +44,13 @@ constexpr attention_case dense_case(extent batch, extent time, extent heads, ext
 /// Several lines, each indented by two blanks.
 inline std::string explain_plan(const attention_case& c) {
     const attention_plan plan = plan_attention(c);
-    if (plan.chosen < 0) return "  family    none\n";
+    if (plan.chosen < 0) return line_of("family", "none") + why(plan);
     const planned_attention& best = plan.best();
-    std::string text = "  family    " + std::string(best.name) + "\n  kernels   ";
-    text += best.head == 0 ? "products and softmax, one head at a time" : "heads of up to " + std::to_string(best.head);
-    if (best.query_rows > 0) text += ", tiles of " + std::to_string(best.query_rows) + " queries";
-    if (best.has_large_tiles) text += ", large tiles";
-    text += "\n";
-    const char* before = "  why       ";
-    for (int i = 0; i <= plan.chosen; ++i) {
-        const planned_attention& p = plan.families[i];
-        text += std::string(before) + (p.why_not == nullptr ? "" : "not ") + p.name + ": " +
-                (p.why_not == nullptr ? "applies" : p.why_not) + "\n";
-        before = "            ";
-    }
-    return text;
+    std::string kernels =
+        best.head == 0 ? "products and softmax, one head at a time" : "heads of up to " + std::to_string(best.head);
+    if (best.query_rows > 0) kernels += ", tiles of " + std::to_string(best.query_rows) + " queries";
+    if (best.has_large_tiles) kernels += ", large tiles";
+    return line_of("family", best.name) + line_of("kernels", kernels) + why(plan);
 }
 
 }  // namespace kernel::on_device

@@ -23,6 +23,7 @@
 
 #include <halftone/exec/simt/architecture.hpp>
 #include <halftone/kernel/attention/attention.hpp>
+#include <halftone/kernel/common/plan/families.hpp>
 #include <halftone/number/integer.hpp>
 
 namespace halftone {
@@ -50,22 +51,13 @@ struct attention_case {
 };
 
 /// How a family computes a problem.
-struct planned_attention {
-    attention_family family{};
-    const char* name = nullptr;
-    const char* why_not = nullptr;  ///< what speaks against it; nullptr: it applies
-    int head = 0;                   ///< the head size that its kernels have, to which heads are padded; 0: any
-    int query_rows = 0;             ///< of wgmma's forward pass: queries of a tile
-    bool has_large_tiles = false;   ///< of mma.sync, with heads of 256
+struct attention_way {
+    int head = 0;                  ///< the head size that its kernels have, to which heads are padded; 0: any
+    int query_rows = 0;            ///< of wgmma's forward pass: queries of a tile
+    bool has_large_tiles = false;  ///< of mma.sync, with heads of 256
 };
-struct attention_plan {
-    static constexpr int count = 4;
-
-    planned_attention families[count];
-    int chosen = -1;
-
-    constexpr const planned_attention& best() const { return families[chosen]; }
-};
+using planned_attention = planned<attention_family, attention_way>;
+using attention_plan = family_plan<attention_family, attention_way, 4>;
 
 namespace planning {
 
@@ -135,9 +127,9 @@ constexpr const char* against_wgmma(const attention_case& c) {
     }
     return against_warpgroups(c);
 }
-constexpr void plan_wgmma(const attention_case& c, planned_attention& p) {
-    p.head = c.e.head_size <= 64 ? 64 : 128;
-    if (c.pass == attention_pass::forward) p.query_rows = query_rows_of_wgmma(c);
+constexpr attention_way plan_wgmma(const attention_case& c) {
+    return {.head = c.e.head_size <= 64 ? 64 : 128,
+            .query_rows = c.pass == attention_pass::forward ? query_rows_of_wgmma(c) : 0};
 }
 
 constexpr const char* against_mma_sync(const attention_case& c) {
@@ -148,26 +140,20 @@ constexpr const char* against_mma_sync(const attention_case& c) {
 }
 /// Large tiles take 163 KB of shared memory, the others 99 KB: two blocks of these fit into a multiprocessor, or one with twice the
 /// rows in a tile and half the memory traffic for them.
-constexpr void plan_mma_sync(const attention_case& c, planned_attention& p) {
-    p.head = head_of_mma_sync(c);
-    p.has_large_tiles = p.head == 256 && large_tile_bytes(c.arithmetic, c.pass) <= c.gpu.shared_bytes;
+constexpr attention_way plan_mma_sync(const attention_case& c) {
+    const int head = head_of_mma_sync(c);
+    return {.head = head,
+            .has_large_tiles = head == 256 && large_tile_bytes(c.arithmetic, c.pass) <= c.gpu.shared_bytes};
 }
 
-constexpr void plan_plain(const attention_case& c, planned_attention& p) { p.head = head_of_plain(c); }
+constexpr attention_way plan_plain(const attention_case& c) { return {.head = head_of_plain(c)}; }
 
 constexpr const char* against_stored_scores(const attention_case& c) {
     return c.requested == attention_strategy::flash ? "flash was requested" : nullptr;
 }
-constexpr void plan_stored_scores(const attention_case&, planned_attention&) {}
+constexpr attention_way plan_stored_scores(const attention_case&) { return {}; }
 
-/// A family, its name, what speaks against it, and how it computes a problem that it applies to.
-struct attention_rule {
-    attention_family family;
-    const char* name;
-    const char* (*against)(const attention_case&);
-    void (*plan)(const attention_case&, planned_attention&);
-};
-inline constexpr attention_rule attention_rules[attention_plan::count] = {
+inline constexpr family_rule<attention_family, attention_way, attention_case> attention_rules[] = {
     {attention_family::wgmma, "wgmma", &against_wgmma, &plan_wgmma},
     {attention_family::mma_sync, "mma_sync", &against_mma_sync, &plan_mma_sync},
     {attention_family::plain, "plain", &against_flash, &plan_plain},
@@ -176,18 +162,7 @@ inline constexpr attention_rule attention_rules[attention_plan::count] = {
 }  // namespace planning
 
 /// The plan of a case; nothing is chosen if flash is requested for heads that no flash kernel takes.
-constexpr attention_plan plan_attention(const attention_case& c) {
-    attention_plan plan;
-    for (int i = 0; i < attention_plan::count; ++i) {
-        const planning::attention_rule& rule = planning::attention_rules[i];
-        planned_attention& p = plan.families[i];
-        p.family = rule.family, p.name = rule.name, p.why_not = rule.against(c);
-        if (p.why_not != nullptr) continue;
-        rule.plan(c, p);
-        if (plan.chosen < 0) plan.chosen = i;
-    }
-    return plan;
-}
+constexpr attention_plan plan_attention(const attention_case& c) { return plan_by(planning::attention_rules, c); }
 
 }  // namespace kernel::on_device
 }  // namespace HALFTONE_ABI

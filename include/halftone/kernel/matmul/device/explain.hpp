@@ -9,6 +9,7 @@
 #include <string>
 
 #include <halftone/exec/simt/target.hpp>
+#include <halftone/kernel/common/plan/explain.hpp>
 #include <halftone/kernel/matmul/device/plan.hpp>
 
 namespace halftone {
@@ -29,24 +30,32 @@ inline constexpr matmul_types named_types[] = {
     {"fp32", matmul_arithmetic::floats, matmul_elements::others, 4, 4},
     {"fp8", matmul_arithmetic::sixteen_bits, matmul_elements::eight_bits, 1, 2}};
 
-/// The problem of matrices whose lines follow one another without gaps, from addresses on that are multiples of 16 bytes. a and b
-/// are row-major, or stored transposed.
+/// How the matrices of a product lie in memory: a and b are row-major, or stored transposed, c is row-major. Elements from one line to
+/// the next; 0: lines follow one another without gaps.
+struct product_layout {
+    bool a_transposed = false, b_transposed = false;
+    extent a_leading = 0, b_leading = 0, c_leading = 0;
+};
+
+/// The problem of matrices from addresses on that are multiples of 16 bytes: what launch.hpp's describe_product gives for views of
+/// them.
 constexpr matmul_problem dense_problem(extent m, extent n, extent k, const matmul_types& types, const simt::target& on,
-                                       bool a_transposed = false, bool b_transposed = false) {
-    // Of a single row or column both axes are contiguous: depth, unless it is 1.
-    const auto operand = [&types, k](bool is_along_depth, extent outer) -> matmul_problem::operand {
-        const along axis = k == 1 || (!is_along_depth && outer > 1) ? along::outer : along::depth;
-        const extent lines = axis == along::depth ? outer : k, length = axis == along::depth ? k : outer;
-        return {axis, lines <= 1 || length * types.bytes % 16 == 0 ? row_access::chunks : row_access::elements};
+                                       const product_layout& layout = {}) {
+    const auto operand = [&types, k](bool is_along_depth, extent outer, extent leading) -> matmul_problem::operand {
+        if (leading == 0) leading = is_along_depth ? k : outer;
+        const operand_lines lines =
+            lines_of({outer, k}, is_along_depth ? shape<2>{leading, 1} : shape<2>{1, leading});
+        return {lines.axis, access_of(lines.leading * types.bytes, true)};
     };
+    const extent c_leading = layout.c_leading == 0 ? n : layout.c_leading;
     return {.m = m,
             .n = n,
             .k = k,
             .arithmetic = types.arithmetic,
             .elements = types.elements,
-            .a = operand(!a_transposed, m),
-            .b = operand(b_transposed, n),
-            .c = {.bytes = types.result_bytes, .has_odd_rows = n * types.result_bytes % 16 != 0},
+            .a = operand(!layout.a_transposed, m, layout.a_leading),
+            .b = operand(layout.b_transposed, n, layout.b_leading),
+            .c = {.bytes = types.result_bytes, .has_odd_rows = c_leading * types.result_bytes % 16 != 0},
             .gpu = on.gpu(),
             .with = {on.has_wgmma, on.gpu().has_eight_bit_units(), on.code()}};
 }
@@ -65,39 +74,30 @@ constexpr const char* copies_of(const matmul_problem& p, matmul_family family) {
     return copies && !are_aligned ? "unaligned operands, to aligned rows" : "nothing";
 }
 
+/// The tiles in which a family computes a product, in words.
+inline std::string tiles_of(const matmul_problem& p, const planned_matmul& f) {
+    const tile_pace& tile = tile_paces[static_cast<int>(f.cut.tile)];
+    return std::to_string(tile.rows) + " x " + std::to_string(tile.columns) + " of c, " +
+           std::to_string(f.panel_bytes / multiplied_bytes(p, f.family)) + " of k at a time";
+}
+
 /// Several lines, each indented by two blanks.
 inline std::string explain_plan(const matmul_problem& p) {
     const matmul_plan plan = plan_matmul(p);
-    const planned_family& best = plan.best();
-    const auto number = [](double n) { return std::to_string(static_cast<extent>(n + 0.5)); };
-    const tile_pace& tile = tile_paces[static_cast<int>(best.cut.tile)];
+    const planned_matmul& best = plan.best();
     const bool by_warpgroups = best.family == matmul_family::wgmma || best.family == matmul_family::wgmma_widened;
 
-    std::string text = "  family    " + std::string(best.name) + "\n";
-    text += "  tiles     " + std::to_string(tile.rows) + " x " + std::to_string(tile.columns) + " of c, " +
-            std::to_string(best.panel_bytes / multiplied_bytes(p, best.family)) + " of k at a time\n";
-    text += "  k         ";
-    text += best.cut.parts == 1 ? "in one part\n"
-                                : "in up to " + std::to_string(best.cut.parts) + " parts, which are added in order\n";
-    text += "  copies    " + std::string(copies_of(p, best.family)) + "\n";
+    std::string text = line_of("family", best.name) + line_of("tiles", tiles_of(p, best));
+    text += line_of("k", best.cut.parts == 1
+                             ? "in one part"
+                             : "in up to " + std::to_string(best.cut.parts) + " parts, which are added in order");
+    text += line_of("copies", copies_of(p, best.family));
     if (by_warpgroups && best.cut.parts == 1) {
-        text += "  results   ";
-        text += !best.storing.in_bulk    ? "one by one\n"
-                : best.storing.sets == 1 ? "by bulk copies\n"
-                                         : "by bulk copies, of every eighth row\n";
+        text += line_of("results", !best.storing.in_bulk    ? "one by one"
+                                   : best.storing.sets == 1 ? "by bulk copies"
+                                                            : "by bulk copies, of every eighth row");
     }
-    text += "  cost      " + number(best.cost) + "; 128 x 128 x 1 in 16 bits by mma.sync costs 1\n";
-    const char* before = "  why       ";
-    for (const planned_family& f : plan.families) {
-        text += before;
-        before = "            ";
-        if (f.why_not != nullptr) {
-            text += std::string("not ") + f.name + ": " + f.why_not + "\n";
-        } else {
-            text += std::string(f.name) + ": " + number(f.cost) + (f.family == best.family ? ", taken\n" : "\n");
-        }
-    }
-    return text;
+    return text + line_of("cost", rounded_text(best.cost) + "; 128 x 128 x 1 in 16 bits by mma.sync costs 1") + why(plan);
 }
 
 }  // namespace kernel::on_device

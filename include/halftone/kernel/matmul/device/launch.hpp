@@ -134,7 +134,7 @@ struct product_launch {
 
     void run() const {
         const matmul_plan plan = plan_matmul(problem());
-        const planned_family& best = plan.best();
+        const planned_matmul& best = plan.best();
         // A family is compiled for the operands that it takes; plans name no other.
         switch (best.family) {
             case matmul_family::mma_sync_8bit:
@@ -158,14 +158,14 @@ struct product_launch {
 
   private:
     template <class Tiling, panel_load Load>
-    void by_mma_sync(const product_operand<A>& of_a, const product_operand<B>& of_b, const planned_family& best) const {
+    void by_mma_sync(const product_operand<A>& of_a, const product_operand<B>& of_b, const planned_matmul& best) const {
         multiply<by_matrix_units<Compute, Tiling, Load, A, B>>(device, of_a, of_b, epilogue, access_to(epilogue),
                                                                best.cut.parts, batch);
     }
-    void by_registers(const planned_family& best) const {
+    void by_registers(const planned_matmul& best) const {
         by_mma_sync<matrix_unit_tiling<64, 64, depth, 2, 2, 2>, panel_load::through_registers>(a, b, best);
     }
-    void by_aligned_rows(const planned_family& best) const {
+    void by_aligned_rows(const planned_matmul& best) const {
         const aligned_copy<A> of_a(device, a);
         const aligned_copy<B> of_b(device, b);
         if constexpr (can_have_warpgroups<Compute, Device>) {
@@ -178,7 +178,7 @@ struct product_launch {
     }
     /// With panels as deep as the plan says.
     void by_large_tiles(const product_operand<A>& of_a, const product_operand<B>& of_b,
-                        const planned_family& best) const {
+                        const planned_matmul& best) const {
         constexpr simt::compiled_code code = simt::code_of_this_file();
         if constexpr (code.with_228_kb) {
             constexpr panel_load direct = panel_load::direct;
@@ -204,13 +204,13 @@ struct product_launch {
             return false;
         }
     }
-    void by_8bit_units(const planned_family& best) const {
+    void by_8bit_units(const planned_matmul& best) const {
         const int parts = best.cut.parts;
         if (best.cut.tile == matmul_tile::large)
             return multiply<of_8bit<large_8bit_tiling>>(device, a, b, epilogue, access_to(epilogue), parts, batch);
         multiply<of_8bit<small_8bit_tiling>>(device, a, b, epilogue, access_to(epilogue), parts, batch);
     }
-    void by_widened_warpgroups(const planned_family& best) const {
+    void by_widened_warpgroups(const planned_matmul& best) const {
         if constexpr (can_have_warpgroups<Compute, Device>) {
             const widened_copy<Compute> wide_a(device, a), wide_b(device, b);
             multiply_by_warpgroups<Compute>(device, wide_a.operand, wide_b.operand, epilogue, access_to(epilogue),
@@ -219,11 +219,11 @@ struct product_launch {
     }
 
     template <class Tiling>
-    void by_multiply_adds_of(const planned_family& best) const {
+    void by_multiply_adds_of(const planned_matmul& best) const {
         multiply<by_multiply_adds<Compute, Tiling, A, B>>(device, a, b, epilogue, access_to(epilogue), best.cut.parts,
                                                           batch);
     }
-    void by_fma(const planned_family& best) const {
+    void by_fma(const planned_matmul& best) const {
         if (best.cut.tile == matmul_tile::large) return by_multiply_adds_of<multiply_add_tiling<128, 128>>(best);
         by_multiply_adds_of<multiply_add_tiling<64, 64>>(best);
     }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <halftone/config.hpp>
+#include <halftone/tensor/shape.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -16,6 +17,22 @@ constexpr row_access operator&(row_access a, row_access b) { return a == b ? a :
 
 /// The contiguous axis: depth, which is summed over, or the outer axis, the rows of a or the columns of b.
 enum class along { depth, outer };
+
+/// The contiguous lines of a matrix (outer, depth).
+struct operand_lines {
+    along axis;
+    extent leading;  ///< from one line to the next, in elements; 0 if there is one alone
+};
+/// At least one of the strides is 1. Of a single row or column both axes are contiguous: depth, unless it is 1.
+constexpr operand_lines lines_of(const shape<2>& extents, const shape<2>& strides) {
+    const bool along_outer = strides[0] == 1 && (strides[1] != 1 || extents[1] == 1);
+    const extent lines = extents[along_outer ? 1 : 0], leading = strides[along_outer ? 1 : 0];
+    return {along_outer ? along::outer : along::depth, lines <= 1 ? 0 : leading};
+}
+/// Of lines this many bytes apart, the first of which begins at a multiple of 16 bytes or does not.
+constexpr row_access access_of(extent leading_bytes, bool is_aligned) {
+    return leading_bytes % 16 == 0 && is_aligned ? row_access::chunks : row_access::elements;
+}
 
 /// Rows that are no multiples of 16 bytes apart are divided into 8 sets, in each of which they are (row_maps.hpp).
 inline constexpr int most_row_sets = 8;

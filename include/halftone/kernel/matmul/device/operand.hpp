@@ -19,8 +19,7 @@ namespace kernel::on_device {
 /// Whether every contiguous row (or column) of a matrix is aligned to 16 bytes.
 template <class T>
 row_access access_to(const T* data, extent leading) {
-    const bool is_whole = leading * static_cast<extent>(sizeof(T)) % 16 == 0;
-    return is_whole && simt::is_aligned(data, 16) ? row_access::chunks : row_access::elements;
+    return access_of(leading * static_cast<extent>(sizeof(T)), simt::is_aligned(data, 16));
 }
 
 template <class T>
@@ -60,12 +59,9 @@ product_operand<std::remove_const_t<T>> make_operand(const view<T, 2>& v) {
     constexpr extent most = std::numeric_limits<int>::max() / 2;  // kernels' indices may exceed the extent by a tile
     if (outer > most || depth > most)
         fail<argument_error>("matmul: an operand of ", v.shape(), " has an extent above ", most);
-    const along axis = v.stride_of(0) == 1 && (v.stride_of(1) != 1 || depth == 1) ? along::outer : along::depth;
-    const extent lines = axis == along::depth ? outer : depth;
-    const extent leading =
-        lines <= 1 ? 0 : v.stride_of(axis == along::depth ? 0 : 1);  // a single line has any leading dimension
-    return {{v.data(), simt::bounding_span_of(v).count}, leading, static_cast<int>(outer), static_cast<int>(depth), axis,
-            access_to(v.data(), leading)};
+    const operand_lines lines = lines_of(v.shape(), v.strides());
+    return {{v.data(), simt::bounding_span_of(v).count}, lines.leading, static_cast<int>(outer), static_cast<int>(depth),
+            lines.axis, access_to(v.data(), lines.leading)};
 }
 
 template <int N, class T>

@@ -34,8 +34,7 @@
 /// `bench_matmul --plan MxNxK --device sm_90a` prints the choice for a shape, and why.
 #pragma once
 
-#include <iterator>
-
+#include <halftone/kernel/common/plan/families.hpp>
 #include <halftone/kernel/matmul/device/layout.hpp>
 #include <halftone/kernel/matmul/device/tiles.hpp>
 #include <halftone/number/integer.hpp>
@@ -86,19 +85,8 @@ struct matmul_way {
     result_storing storing{};
     double cost = 0;
 };
-struct planned_family : matmul_way {
-    matmul_family family{};
-    const char* name = nullptr;
-    const char* why_not = nullptr;  ///< what speaks against it; nullptr: it applies
-};
-struct matmul_plan {
-    static constexpr int count = 6;
-
-    planned_family families[count];
-    int chosen = -1;
-
-    constexpr const planned_family& best() const { return families[chosen]; }
-};
+using planned_matmul = planned<matmul_family, matmul_way>;
+using matmul_plan = family_plan<matmul_family, matmul_way, 6>;
 
 namespace planning {
 
@@ -262,37 +250,18 @@ constexpr matmul_way plan_fma(const matmul_problem& p) {
     return way_of(cut_matmul(p.gpu, p.m, p.n, p.k, mma_sync_tiles, fma_slowness), fma_slowness, bytes);
 }
 
-/// A family, its name, what speaks against it, and how it computes a problem that it applies to.
-struct family_rule {
-    matmul_family family;
-    const char* name;
-    const char* (*against)(const matmul_problem&);
-    matmul_way (*plan)(const matmul_problem&);
-};
-inline constexpr family_rule family_rules[] = {
+inline constexpr family_rule<matmul_family, matmul_way, matmul_problem> matmul_rules[] = {
     {matmul_family::mma_sync_8bit, "mma_sync_8bit", &against_mma_sync_8bit, &plan_mma_sync_8bit},
     {matmul_family::mma_sync, "mma_sync", &against_mma_sync, &plan_mma_sync},
     {matmul_family::wgmma, "wgmma", &against_wgmma, &plan_wgmma},
     {matmul_family::wgmma_widened, "wgmma_widened", &against_wgmma_widened, &plan_wgmma},
     {matmul_family::mma_sync_registers, "mma_sync_registers", &against_mma_sync_registers, &plan_mma_sync_registers},
     {matmul_family::fma, "fma", &against_fma, &plan_fma}};
-static_assert(std::size(family_rules) == matmul_plan::count);
 
 }  // namespace planning
 
 /// The plan of a product, whose m and n are positive.
-constexpr matmul_plan plan_matmul(const matmul_problem& p) {
-    matmul_plan plan;
-    for (int i = 0; i < matmul_plan::count; ++i) {
-        const planning::family_rule& rule = planning::family_rules[i];
-        planned_family& f = plan.families[i];
-        f.family = rule.family, f.name = rule.name, f.why_not = rule.against(p);
-        if (f.why_not != nullptr) continue;
-        static_cast<matmul_way&>(f) = rule.plan(p);
-        if (plan.chosen < 0 || f.cost < plan.best().cost) plan.chosen = i;
-    }
-    return plan;
-}
+constexpr matmul_plan plan_matmul(const matmul_problem& p) { return plan_by(planning::matmul_rules, p); }
 
 }  // namespace kernel::on_device
 }  // namespace HALFTONE_ABI
