@@ -41,7 +41,7 @@ TEST_CASE("conv2d: an image that is unfolded by rows, and whose gradient is fold
     check_case<ht::full_fp32, float, float, float>(device, large, true, unused);
     check_case<ht::full_fp64, double, double, double>(device, large, true, unused);
     const auto p = large.problem();
-    const auto cut = ht::detail::conv2d_pieces::of<ht::cpu>(p, p.depth() * 8);
+    const auto cut = ht::detail::conv2d_pieces::of(ht::detail::conv2d_limits_of<ht::cpu>, p, p.depth() * 8);
     CHECK((cut.images == 1 && cut.rows > 1 && cut.rows < p.window.down.positions));
     // Scratch memory is as the contract states: for doubles a matrix of at most 8 MiB, and packed operands; else no matrix.
     const ht::view<double, 4> xs(nullptr, large.x), ws(nullptr, large.weight()), ys(nullptr, p.result());

@@ -3,7 +3,7 @@
 /// The pieces in which a convolution's output positions are unfolded, so that scratch memory stays small:
 /// several images, or some rows of the output of one image. They depend only on the shape and the kind of device.
 ///
-///     const auto cut = detail::conv2d_pieces::of<Device>(problem, bytes_of_a_place);
+///     const auto cut = detail::conv2d_pieces::of(detail::conv2d_limits_of<Device>, problem, position_bytes);
 ///     cut.for_each(problem, [&](const detail::conv2d_piece& piece) { ... });
 #pragma once
 
@@ -35,9 +35,7 @@ struct conv2d_pieces {
     extent images = 1, rows;  ///< the largest numbers in a piece
 
     /// The pieces of a problem that needs `position_bytes` of scratch memory for each position.
-    template <class Device>
-    static conv2d_pieces of(const conv2d_problem& p, extent position_bytes) {
-        constexpr conv2d_limits limits = conv2d_limits_of<Device>;
+    static constexpr conv2d_pieces of(const conv2d_limits& limits, const conv2d_problem& p, extent position_bytes) {
         const extent row_bytes = std::max<extent>(1, position_bytes * p.window.across.positions);
         const extent fitting = std::max<extent>(1, limits.bytes / row_bytes), all = p.window.down.positions;
         if (fitting < all) return {1, fitting};
@@ -45,7 +43,7 @@ struct conv2d_pieces {
         return {std::max<extent>(1, std::min({fitting / all, enough, p.images})), all};
     }
     /// The largest number of positions in a piece.
-    extent positions(const conv2d_problem& p) const { return images * rows * p.window.across.positions; }
+    constexpr extent positions(const conv2d_problem& p) const { return images * rows * p.window.across.positions; }
 
     template <class Run>
     void for_each(const conv2d_problem& p, const Run& run) const {

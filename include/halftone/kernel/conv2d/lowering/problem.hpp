@@ -26,16 +26,16 @@ struct conv2d_problem {
     extent images, channels, outputs, groups;
     kernel::sliding_window window;
 
-    extent group_channels() const { return channels / groups; }
-    extent group_outputs() const { return outputs / groups; }
+    constexpr extent group_channels() const { return channels / groups; }
+    constexpr extent group_outputs() const { return outputs / groups; }
     /// The number of terms in the sum of a result.
-    extent depth() const { return group_channels() * window.taps(); }
-    extent positions() const { return window.positions(); }
+    constexpr extent depth() const { return group_channels() * window.taps(); }
+    constexpr extent positions() const { return window.positions(); }
     /// Whether each channel has its own outputs.
-    bool is_depthwise() const { return groups > 1 && groups == channels; }
-    shape<4> input() const { return {images, channels, window.down.size, window.across.size}; }
-    shape<4> weight() const { return {outputs, group_channels(), window.down.taps, window.across.taps}; }
-    shape<4> result() const { return {images, outputs, window.down.positions, window.across.positions}; }
+    constexpr bool is_depthwise() const { return groups > 1 && groups == channels; }
+    constexpr shape<4> input() const { return {images, channels, window.down.size, window.across.size}; }
+    constexpr shape<4> weight() const { return {outputs, group_channels(), window.down.taps, window.across.taps}; }
+    constexpr shape<4> result() const { return {images, outputs, window.down.positions, window.across.positions}; }
 
     /// x: (images, channels, height, width), weight: (outputs, channels / groups, height, width). Throws argument_error
     /// for invalid options, shape_error for shapes that do not match.
