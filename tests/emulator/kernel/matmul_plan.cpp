@@ -4,7 +4,6 @@
 /// launched on a device that runs none.
 #include <cstdint>
 #include <string>
-#include <type_traits>
 
 #include <doctest/doctest.h>
 
@@ -13,6 +12,7 @@
 #include <halftone/number.hpp>
 
 #include "kernel/matmul/device_choices.hpp"
+#include "kernel/matmul/launch_writer.hpp"
 #include "support/random.hpp"
 #include "support/recording_device.hpp"
 
@@ -22,45 +22,6 @@ namespace ht = halftone;
 namespace simt = ht::simt;
 using namespace ht::kernel::on_device;
 using ht::extent;
-
-/// A launch in the letters of tests/kernel/matmul/device_choices.hpp; empty for kernels that do not multiply.
-struct writer {
-    std::string* text;
-    bool of_bytes;
-
-    template <class Kernel>
-    void operator()(const Kernel&) const {}
-    template <class Bits>
-    void operator()(const aligned_copy_kernel<Bits>&) const {
-        if (*text != "c") *text += "c";
-    }
-    template <class Compute, class Tiling, panel_load Load, class A, class B, class O, class R>
-    void operator()(const matrix_unit_kernel<Compute, Tiling, Load, A, B, O, R>& k) const {
-        const char letter = std::is_same_v<Compute, eight_bits> ? 'b' : Load == panel_load::direct ? 's' : 'r';
-        *text += letter + std::to_string(Tiling::tile_n) + "." + std::to_string(Tiling::depth) +
-                 parts(k.part.count(k.panels()));
-    }
-    template <class Compute, class Tiling, class A, class B, class O, class R>
-    void operator()(const multiply_add_kernel<Compute, Tiling, A, B, O, R>& k) const {
-        *text += "f" + std::to_string(Tiling::tile_n) + parts(k.grid().z);
-    }
-    template <class Compute, class Tiling, class Map, class O, class R>
-    void operator()(const warpgroup_kernel<Compute, Tiling, Map, O, R>& k) const {
-        const int count = k.part.count(k.panels());
-        *text += (of_bytes ? "v" : "w") + std::to_string(Tiling::tile_n) + parts(count);
-        if (count == 1) *text += matmul_test::storing_text({k.stores_in_bulk, k.sets, k.most_offset});
-    }
-    /// Of a large batch in parts some matrices at a time, alike.
-    template <class Kernel>
-    void operator()(const each_matrix_kernel<Kernel>& all) const {
-        std::string one;
-        writer{&one, of_bytes}(all.first);
-        if (*text != one) *text += one;
-    }
-
-  private:
-    static std::string parts(int count) { return count == 1 ? std::string() : "/" + std::to_string(count); }
-};
 
 /// A matrix at an address where no memory is, row-major or stored transposed, with `gap` elements between its lines.
 template <class T>
@@ -81,7 +42,7 @@ void launches_its_plan(const simt::architecture& gpu, bool with_special_code, ex
                        extent matrices, const place& at) {
     using namespace ht::kernel;
     std::string launched;
-    support::recording_device device{gpu, with_special_code, writer{&launched, ht::eight_bit<A>}};
+    support::recording_device device{gpu, with_special_code, matmul_test::launch_writer{&launched, ht::eight_bit<A>}};
     using device_type = decltype(device);
     const auto a = matrix_at<const A>(std::uintptr_t{1} << 40, m, k, at.transposed_a, at.gap_a);
     const auto b = matrix_at<const B>(std::uintptr_t{1} << 44, k, n, at.transposed_b, at.gap_b);

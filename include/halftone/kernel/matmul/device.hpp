@@ -79,19 +79,16 @@ struct matmul<Device> {
     /// Whether all matrices of a batch have the alignment of the first.
     template <class T>
     static bool are_alike(const on_device::product_operand<T>& o, extent batch_stride) {
-        return are_alike<T>(o.leading, batch_stride);
+        return on_device::are_alike(o.leading * bytes<T>, batch_stride * bytes<T>);
     }
     template <class Operands, class Results>
     static bool are_alike(const detail::matmul_epilogue<Operands, Results>& e, extent batch_stride) {
         using result = std::remove_pointer_t<decltype(e.results.first.data)>;
         static_assert(Results::count == 1 && Operands::count <= 1, "operands of an element each, of the result's type");
-        return are_alike<result>(e.results.first.stride, batch_stride);
+        return on_device::are_alike(e.results.first.stride * bytes<result>, batch_stride * bytes<result>);
     }
     template <class T>
-    static bool are_alike(extent leading, extent batch_stride) {
-        constexpr extent bytes = sizeof(T);
-        return batch_stride * bytes % 16 == 0 || leading * bytes % 16 != 0;
-    }
+    static constexpr extent bytes = sizeof(T);
 
     /// Multiplies by the device's engine; false if it does not.
     template <class Compute, class A, class B, class Operands, class Results>

@@ -35,27 +35,33 @@ inline constexpr matmul_types named_types[] = {
 struct product_layout {
     bool a_transposed = false, b_transposed = false;
     extent a_leading = 0, b_leading = 0, c_leading = 0;
+
+    constexpr operand_lines lines_of_a(extent m, extent k) const { return lines(!a_transposed, m, k, a_leading); }
+    constexpr operand_lines lines_of_b(extent n, extent k) const { return lines(b_transposed, n, k, b_leading); }
+    constexpr extent leading_of_c(extent n) const { return c_leading == 0 ? n : c_leading; }
+
+  private:
+    static constexpr operand_lines lines(bool is_along_depth, extent outer, extent depth, extent leading) {
+        if (leading == 0) leading = is_along_depth ? depth : outer;
+        return lines_of({outer, depth}, is_along_depth ? shape<2>{leading, 1} : shape<2>{1, leading});
+    }
 };
 
 /// The problem of matrices from addresses on that are multiples of 16 bytes: what launch.hpp's describe_product gives for views of
 /// them.
 constexpr matmul_problem dense_problem(extent m, extent n, extent k, const matmul_types& types, const simt::target& on,
                                        const product_layout& layout = {}) {
-    const auto operand = [&types, k](bool is_along_depth, extent outer, extent leading) -> matmul_problem::operand {
-        if (leading == 0) leading = is_along_depth ? k : outer;
-        const operand_lines lines =
-            lines_of({outer, k}, is_along_depth ? shape<2>{leading, 1} : shape<2>{1, leading});
+    const auto operand = [&types](const operand_lines& lines) -> matmul_problem::operand {
         return {lines.axis, access_of(lines.leading * types.bytes, true)};
     };
-    const extent c_leading = layout.c_leading == 0 ? n : layout.c_leading;
     return {.m = m,
             .n = n,
             .k = k,
             .arithmetic = types.arithmetic,
             .elements = types.elements,
-            .a = operand(!layout.a_transposed, m, layout.a_leading),
-            .b = operand(layout.b_transposed, n, layout.b_leading),
-            .c = {.bytes = types.result_bytes, .has_odd_rows = c_leading * types.result_bytes % 16 != 0},
+            .a = operand(layout.lines_of_a(m, k)),
+            .b = operand(layout.lines_of_b(n, k)),
+            .c = {.bytes = types.result_bytes, .has_odd_rows = layout.leading_of_c(n) * types.result_bytes % 16 != 0},
             .gpu = on.gpu(),
             .with = {on.has_wgmma, on.gpu().has_eight_bit_units(), on.code()}};
 }

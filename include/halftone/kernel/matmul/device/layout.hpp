@@ -34,6 +34,11 @@ constexpr row_access access_of(extent leading_bytes, bool is_aligned) {
     return leading_bytes % 16 == 0 && is_aligned ? row_access::chunks : row_access::elements;
 }
 
+/// Whether all matrices of a batch are aligned as the first one is, of which this is the leading dimension.
+constexpr bool are_alike(extent leading_bytes, extent apart_bytes) {
+    return apart_bytes % 16 == 0 || leading_bytes % 16 != 0;
+}
+
 /// Rows that are no multiples of 16 bytes apart are divided into 8 sets, in each of which they are (row_maps.hpp).
 inline constexpr int most_row_sets = 8;
 
