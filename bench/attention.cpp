@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include <support/gpu_target.hpp>
+#include <support/plans.hpp>
 #include <support/program.hpp>
 #include <support/random.hpp>
 
@@ -221,55 +221,40 @@ void run_functions(runner<P, T>& with) {
     }
 }
 
-/// The GPU's plan that --plan and --device ask for.
-struct gpu_request {
-    std::string shape, device;
-    std::vector<std::string> types;
-
-    /// The batch, the length, the heads and their size that `text` names; empty if it names none.
-    static std::vector<extent> numbers_of(const std::string& text) {
-        long long n[4] = {};
-        int end = 0;
-        const int read = std::sscanf(text.c_str(), "%9lldx%9lldx%9lldx%9lld%n", &n[0], &n[1], &n[2], &n[3], &end);
-        if (read != 4 || static_cast<std::size_t>(end) != text.size() || std::min({n[0], n[1], n[2], n[3]}) < 1)
-            return {};
-        // The number of scores is an int64.
-        if (static_cast<double>(n[0]) * static_cast<double>(n[1]) * static_cast<double>(n[1]) * static_cast<double>(n[2]) > 0x1p60) return {};
-        return {n, n + 4};
-    }
-    void print() const {
-        using namespace ht::kernel::on_device;
-        const std::vector<extent> n = numbers_of(shape);
-        const ht::simt::target on = *ht::simt::target_named(device);
-        for (const attention_types& t : named_attention_types) {
-            if (!types.empty() && std::find(types.begin(), types.end(), t.name) == types.end()) continue;
-            for (const attention_pass pass : {attention_pass::forward, attention_pass::backward}) {
-                std::printf("%s, %s, %s, %s\n%s", t.name, device.c_str(), shape.c_str(),
-                            pass == attention_pass::forward ? "forward" : "backward",
-                            explain_plan(dense_case(n[0], n[1], n[2], n[3], t, on, pass)).c_str());
-            }
+/// The batch, the length, the heads and their size that "1x1024x12x64" names; empty if `text` names none.
+std::vector<extent> numbers_of(const std::string& text) {
+    const std::vector<extent> n = bench::numbers_named(text, 4, 999999999);
+    if (n.empty()) return n;
+    // The number of scores is an int64.
+    const double scores =
+        static_cast<double>(n[0]) * static_cast<double>(n[1]) * static_cast<double>(n[1]) * static_cast<double>(n[2]);
+    return scores > 0x1p60 ? std::vector<extent>{} : n;
+}
+/// The GPU's plans that --plan and --device ask for.
+void print_gpu_plans(const bench::gpu_options& gpu) {
+    using namespace ht::kernel::on_device;
+    const std::vector<extent> n = numbers_of(gpu.shape);
+    for (const attention_types& t : named_attention_types) {
+        if (!gpu.wants(t.name)) continue;
+        for (const attention_pass pass : {attention_pass::forward, attention_pass::backward}) {
+            std::printf("%s, %s, %s, %s\n%s", t.name, gpu.device.c_str(), gpu.shape.c_str(),
+                        pass == attention_pass::forward ? "forward" : "backward",
+                        explain_plan(dense_case(n[0], n[1], n[2], n[3], t, gpu.target(), pass)).c_str());
         }
     }
-};
+}
 /// --plan, --device and --types.
-void add_gpu_options(CLI::App& app, gpu_request& gpu) {
+void add_gpu_options(CLI::App& app, bench::gpu_options& gpu) {
     CLI::Option* const plan =
         app.add_option("--plan", gpu.shape,
                        "measures nothing, but prints which kernels a GPU takes for batch x time x heads x head_size, "
                        "given as 1x1024x12x64")
             ->check([](const std::string& text) {
-                return gpu_request::numbers_of(text).empty()
+                return numbers_of(text).empty()
                            ? "expected batch, time, heads and head_size, as 1x1024x12x64, not " + text
                            : std::string();
             });
-    CLI::Option* const device = bench::add_gpu_target(app, gpu.device)->needs(plan);
-    plan->needs(device);
-    std::vector<std::string> names;
-    for (const auto& t : ht::kernel::on_device::named_attention_types) names.emplace_back(t.name);
-    app.add_option("--types", gpu.types, "with --device: these alone, separated by commas")
-        ->delimiter(',')
-        ->check(CLI::IsMember(names))
-        ->needs(device);
+    plan->needs(gpu.add(app, plan, ht::kernel::on_device::named_attention_types));
 }
 
 /// Prints scratch memory against length, which shows that it is linear.
@@ -303,11 +288,12 @@ void tell_memory(ht::cpu& device, bench::report& report) {
 int main(int argc, char** argv) {
     bench::options o;
     CLI::App app{"Times attention on the CPU, compared with PyTorch."};
-    gpu_request gpu;
+    bench::gpu_options gpu;
     add_gpu_options(app, gpu);
     app.final_callback([&] {  // known before the peaks are measured, which takes seconds
-        if (gpu.device.empty()) return;
-        gpu.print();
+        if (gpu.shape.empty()) return;
+        bench::refuse_beside_plan(app, {"--plan", "--device", "--types"});
+        print_gpu_plans(gpu);
         throw CLI::Success();
     });
     return bench::run_program("bench_attention", app, o, argc, argv, [&](const bench::session& s) {

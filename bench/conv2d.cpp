@@ -5,15 +5,26 @@
 ///
 ///     bench_conv2d --json conv2d.json --torch python3 --filter fp32
 ///     bench_conv2d --quick --images 1                       the smallest of them alone
+///     bench_conv2d --plan 64x64x56x128x3 --padding 1 --device sm_90a      a GPU's plan, without one; times nothing
 ///
 /// Images are (images, channels, height, width), contiguous, as in PyTorch by default; "torch channels_last" has the same numbers
 /// with the channels last in memory, images and weights, which PyTorch recommends for convolutions. A layer has no bias, since a
 /// batch norm follows. Operations are counted as 2 for each product of the definition, padding included, in each pass.
 
+#include <algorithm>
+#include <cstdio>
+#include <initializer_list>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <support/plans.hpp>
 #include <support/program.hpp>
 #include <support/random.hpp>
 
 #include <halftone/kernel/conv2d/cpu.hpp>
+#include <halftone/kernel/conv2d/device/explain.hpp>
 #include <halftone/number.hpp>
 #include <halftone/policy.hpp>
 
@@ -96,6 +107,81 @@ class runner {
     const char *policy_, *dtype_;
 };
 
+/// The convolution that --plan and its companions ask for.
+struct planned_shape {
+    bench::gpu_options gpu;
+    extent stride = 1, padding = 0, groups = 1;
+
+    static constexpr extent most = 1 << 20;
+    /// Images, channels, height and width, outputs, and the window's height and width; empty if `text` names none.
+    static std::vector<extent> numbers_of(const std::string& text) { return bench::numbers_named(text, 5, most); }
+
+    /// Throws for options that do not fit the shape, and for more elements than an int64 counts.
+    ht::detail::conv2d_problem problem() const {
+        const std::vector<extent> n = numbers_of(gpu.shape);
+        const shape s{n[0], n[1], n[2], n[3], n[4], stride, padding, groups};
+        const auto times = [](std::initializer_list<extent> all) {
+            double product = 1;
+            for (const extent each : all) product *= static_cast<double>(each);
+            return product;
+        };
+        const extent positions = s.size + 2 * padding + 1;  // or fewer
+        const double elements =
+            std::max({times({s.channels, s.window, s.window, positions, positions}),
+                      times({s.images, s.outputs, positions, positions}), times({s.images, s.channels, s.size, s.size}),
+                      times({s.outputs, s.channels, s.window, s.window})});
+        if (elements > 0x1p56) throw std::invalid_argument("a tensor of " + gpu.shape + " has too many elements");
+        return ht::detail::conv2d_problem::of(
+            "conv2d", s.x(), {s.outputs, std::max<extent>(1, s.channels / groups), s.window, s.window}, s.options());
+    }
+    void print() const {
+        using namespace ht::kernel::on_device;
+        using ht::detail::conv2d_pass;
+        constexpr std::pair<conv2d_pass, const char*> passes[] = {{conv2d_pass::forward, "forward"},
+                                                                  {conv2d_pass::input_gradient, "input gradient"},
+                                                                  {conv2d_pass::weight_gradient, "weight gradient"}};
+        const auto p = problem();
+        for (const matmul_types& t : named_conv2d_types) {
+            if (!gpu.wants(t.name)) continue;
+            for (const auto& [pass, name] : passes) {
+                std::printf("%s, %s, %s stride %lld padding %lld groups %lld, %s\n%s", t.name, gpu.device.c_str(),
+                            gpu.shape.c_str(), static_cast<long long>(stride), static_cast<long long>(padding),
+                            static_cast<long long>(groups), name,
+                            explain_plan(dense_conv2d(p, pass, t, gpu.target())).c_str());
+            }
+        }
+    }
+    /// --plan, --device, --types, and the convolution's options.
+    void add(CLI::App& app) {
+        CLI::Option* const plan =
+            app.add_option("--plan", gpu.shape,
+                           "measures nothing, but prints how a GPU computes a convolution of images x channels x size "
+                           "(height and "
+                           "width) x outputs x window, given as 64x64x56x128x3")
+                ->check([](const std::string& text) {
+                    return numbers_of(text).empty()
+                               ? "expected images, channels, size, outputs and window, as 64x64x56x128x3, not " + text
+                               : std::string();
+                });
+        plan->needs(gpu.add(app, plan, ht::kernel::on_device::named_conv2d_types));
+        app.add_option("--stride", stride, "with --plan")->check(CLI::Range(extent{1}, most))->needs(plan);
+        app.add_option("--padding", padding, "with --plan: zeros on each side")
+            ->check(CLI::Range(extent{0}, most))
+            ->needs(plan);
+        app.add_option("--groups", groups, "with --plan: of channels")->check(CLI::Range(extent{1}, most))->needs(plan);
+        app.final_callback([this, &app] {  // known before the peaks are measured, which takes seconds
+            if (gpu.shape.empty()) return;
+            bench::refuse_beside_plan(app, {"--plan", "--device", "--types", "--stride", "--padding", "--groups"});
+            try {
+                print();
+            } catch (const std::exception& e) {
+                throw CLI::ValidationError("--plan", e.what());
+            }
+            throw CLI::Success();
+        });
+    }
+};
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -105,6 +191,8 @@ int main(int argc, char** argv) {
     CLI::App app{"Times convolutions on the CPU, compared with PyTorch's."};
     app.add_flag("--quick", quick, "one layer alone");
     app.add_option("--images", images, "in a batch")->check(CLI::PositiveNumber);
+    planned_shape planned;
+    planned.add(app);
     return bench::run_program("bench_conv2d", app, o, argc, argv, [&](const bench::session& s) {
         s.report.note("operations", "2 for each product of the definition, padding included, in each pass");
         runner<ht::full_fp32, float> fp32(s, "fp32", "float32");

@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include <support/gpu_target.hpp>
+#include <support/plans.hpp>
 #include <support/program.hpp>
 #include <support/random.hpp>
 
@@ -117,47 +117,23 @@ void print_plans(const shape& s, int threads) {
     }
 }
 
-/// What --device and its companions ask for.
-struct gpu_request {
-    std::string device, layout = "nn";
-    std::vector<std::string> types;
-
-    void print(const shape& s) const {
-        using namespace ht::kernel::on_device;
-        const ht::simt::target on = *ht::simt::target_named(device);
-        for (const matmul_types& t : named_types) {
-            if (!types.empty() && std::find(types.begin(), types.end(), t.name) == types.end()) continue;
-            const matmul_problem p = dense_problem(s.m, s.n, s.k, t, on, layout[0] == 't', layout[1] == 't');
-            std::printf("%s, %s, %lld x %lld x %lld %s, %d multiprocessors\n%s", t.name, device.c_str(),
-                        static_cast<long long>(s.m), static_cast<long long>(s.n), static_cast<long long>(s.k),
-                        layout.c_str(), p.gpu.multiprocessors, explain_plan(p).c_str());
-        }
+/// The GPU's plans that --plan and --device ask for.
+void print_gpu_plans(const bench::gpu_options& gpu, const shape& s, const std::string& layout) {
+    using namespace ht::kernel::on_device;
+    for (const matmul_types& t : named_types) {
+        if (!gpu.wants(t.name)) continue;
+        const matmul_problem p = dense_problem(s.m, s.n, s.k, t, gpu.target(), {layout[0] == 't', layout[1] == 't'});
+        std::printf("%s, %s, %lld x %lld x %lld %s, %d multiprocessors\n%s", t.name, gpu.device.c_str(),
+                    static_cast<long long>(s.m), static_cast<long long>(s.n), static_cast<long long>(s.k),
+                    layout.c_str(), p.gpu.multiprocessors, explain_plan(p).c_str());
     }
-};
-/// --device, --types and --layout, which ask for a GPU's plan.
-void add_gpu_options(CLI::App& app, CLI::Option* plan, gpu_request& gpu) {
-    std::vector<std::string> names;
-    for (const auto& t : ht::kernel::on_device::named_types) names.emplace_back(t.name);
-    CLI::Option* const device = bench::add_gpu_target(app, gpu.device)->needs(plan);
-    app.add_option("--types", gpu.types, "with --device: these alone, separated by commas")
-        ->delimiter(',')
-        ->check(CLI::IsMember(names))
-        ->needs(device);
-    app.add_option("--layout", gpu.layout,
-                   "with --device: a and b row-major (n) or stored transposed (t), nn unless given")
-        ->check(CLI::IsMember({"nn", "nt", "tn", "tt"}))
-        ->needs(device);
 }
 
 /// The shape that "256x2304x768" names.
 std::optional<shape> shape_named(const std::string& text) {
-    long long m = 0, n = 0, k = 0;
-    int end = 0;
-    const bool is_read = std::sscanf(text.c_str(), "%9lldx%9lldx%9lld%n", &m, &n, &k, &end) == 3;
-    constexpr long long most = 1 << 20;  // products of three are int64
-    if (!is_read || static_cast<std::size_t>(end) != text.size() || std::min({m, n, k}) < 1 || std::max({m, n, k}) > most)
-        return std::nullopt;
-    return shape{m, n, k};
+    const std::vector<extent> n = bench::numbers_named(text, 3, 1 << 20);  // products of three are int64
+    if (n.empty()) return std::nullopt;
+    return shape{n[0], n[1], n[2]};
 }
 
 #if defined(BENCH_ONEDNN)
@@ -283,21 +259,26 @@ int main(int argc, char** argv) {
     std::vector<std::string> own;
     app.add_option("--shape", own, "measures this product m x n x k in place of the usual ones, given as 256x2304x768; repeatable")
         ->check(names_a_shape);
-    std::string planned;
+    bench::gpu_options gpu;
+    std::string layout = "nn";
     CLI::Option* const plan =
         app.add_option(
-               "--plan", planned,
+               "--plan", gpu.shape,
                "measures nothing, but prints strategy and block sizes of a product m x n x k, given as 256x2304x768")
             ->check(names_a_shape);
-    gpu_request gpu;
-    add_gpu_options(app, plan, gpu);
+    CLI::Option* const device = gpu.add(app, plan, ht::kernel::on_device::named_types);
+    app.add_option("--layout", layout, "with --device: a and b row-major (n) or stored transposed (t), nn unless given")
+        ->check(CLI::IsMember({"nn", "nt", "tn", "tt"}))
+        ->needs(device);
     // Known before the peaks are measured, which takes seconds.
     app.final_callback([&] {
-        if (planned.empty()) return;
+        if (gpu.shape.empty()) return;
         if (gpu.device.empty()) {
-            print_plans(*shape_named(planned), o.threads);
+            bench::refuse_beside_plan(app, {"--plan", "--threads"});
+            print_plans(*shape_named(gpu.shape), o.threads);
         } else {
-            gpu.print(*shape_named(planned));
+            bench::refuse_beside_plan(app, {"--plan", "--device", "--types", "--layout"});
+            print_gpu_plans(gpu, *shape_named(gpu.shape), layout);
         }
         throw CLI::Success();
     });

@@ -82,8 +82,23 @@ for words in "fp32, portable, 256 x 2304 x 768, 2 threads" "strategy  shared_b" 
     grep -qF "$words" "$work/out" || fail "bench_matmul --plan does not say '$words'"
 done
 plan 4x768x768 --threads 3 && grep -qF "strategy  small_m" "$work/out" || fail "bench_matmul --plan 4x768x768 is no small_m"
-plan 256x2304
-[[ $? == 2 && $(wc -l <"$work/err") == 1 ]] || fail "bench_matmul does not refuse --plan 256x2304 in one line"
+while read -r arguments; do
+    # shellcheck disable=SC2086
+    plan $arguments
+    [[ $? == 2 && $(wc -l <"$work/err") == 1 ]] || fail "bench_matmul does not refuse --plan $arguments in one line"
+done <<'bad'
+256x2304
+256x2304x768x1
+256x2304x768x
++4x4x4
+4x+4x4
+4x-4x4
+0x4x4
+4x4x1048577
+4x4x4 --json plan.json
+4x4x4 --filter bf16
+4x4x4 --device sm_80 --threads 3
+bad
 
 # And on a GPU that is not there.
 plan 256x2304x768 --device sm_90a --layout nt || fail "bench_matmul --plan --device ends with $?"
@@ -118,6 +133,35 @@ done <<'bad'
 1x1024x12 --device sm_90a
 1x1024x12x64 --device sm_75
 1x1024x12x64 --device sm_90a --types fp8
++1x1024x12x64 --device sm_90a
+1x1024x12x64 --device sm_90a --json plan.json
+bad
+
+plan_conv2d() { "$build/bench/bench_conv2d" --plan "$@" >"$work/out" 2>"$work/err"; }
+plan_conv2d 64x64x56x128x3 --padding 1 --device sm_90a --types bf16 || fail "bench_conv2d --plan ends with $?"
+for words in "bf16, sm_90a, 64x64x56x128x3 stride 1 padding 1 groups 1, forward" "family    unfolded" \
+    "at once   18 images: a matrix of 576 x 56448, 65028096 bytes" "products  128 x 56448 x 576, 1 in a launch, 4 times" "input gradient" \
+    "by        wgmma, tiles of 128 x 256 of c, 64 of k at a time" "not in_place: the window has several elements, a stride or padding"; do
+    grep -qF "$words" "$work/out" || fail "bench_conv2d --plan does not say '$words'"
+done
+plan_conv2d 8x256x28x64x1 --groups 4 --device sm_80 --types tf32,fp32 && [[ $(grep -c "^[a-z]" "$work/out") == 6 ]] ||
+    fail "bench_conv2d --types tf32,fp32 gives $(cat "$work/out")"
+while read -r arguments; do
+    # shellcheck disable=SC2086
+    plan_conv2d $arguments
+    [[ $? == 2 && $(wc -l <"$work/err") == 1 ]] || fail "bench_conv2d does not refuse --plan $arguments in one line"
+done <<'bad'
+64x64x56x128x3
+64x64x56x128 --device sm_90a
+64x64x56x128x+3 --device sm_90a
+64x64x56x128x3 --device sm_75
+64x64x56x128x3 --device sm_90a --types fp8
+64x64x56x128x3 --device sm_90a --groups 3
+64x64x2x128x3 --device sm_90a
+64x64x56x128x3 --device sm_90a --padding -1
+64x64x1048576x128x1048576 --device sm_90a
+64x64x56x128x3 --device sm_90a --json plan.json
+64x64x56x128x3 --device sm_90a --quick
 bad
 
 # Needs nothing that must be measured for hours.

@@ -61,7 +61,8 @@ struct writer {
   private:
     void note_piece(extent images, extent rows, extent channels) const {
         if (all->piece == "i")
-            all->piece = conv2d_test::piece_text(images, rows, all->p.window.down.positions, channels, all->p.group_channels());
+            all->piece =
+                conv2d_test::piece_text(images, rows, all->p.window.down.positions, channels, all->p.group_channels());
     }
     template <class Kernel>
     void note_product(const Kernel& k, extent matrices) const {
@@ -83,7 +84,8 @@ ht::view<T, 4> tensor_at(std::uintptr_t number, const ht::shape<4>& of) {
 /// Runs a pass, and compares what was launched with the plan of the same shape.
 template <class P, class T>
 void launches_its_plan(const gpu::matmul_types& types, const ht::simt::architecture& on, const ht::shape<4>& of_x,
-                       const ht::shape<4>& of_weight, const ht::conv2d_options& options, conv2d_pass pass, bool has_bias) {
+                       const ht::shape<4>& of_weight, const ht::conv2d_options& options, conv2d_pass pass,
+                       bool has_bias) {
     const auto p = conv2d_problem::of("test", of_x, of_weight, options);
     launches launched{p};
     support::recording_device device{on, true, writer{&launched}};
@@ -118,11 +120,12 @@ void launch_plans(const gpu::matmul_types& types) {
         const bool is_depthwise = number > 1 && data.below(4) == 0;
         const ht::shape<4> x{one_of(images), is_depthwise ? number : number * each, size, size};
         const ht::shape<4> weight{number * each_output, x[1] / number, window, window};
-        const extent stride = 1 + data.below(2), padding = window == 1 ? data.below(8) / 7 : data.below(2) * (window / 2);
+        const extent stride = 1 + data.below(2),
+                     padding = window == 1 ? data.below(8) / 7 : data.below(2) * (window / 2);
         const conv2d_pass passes[] = {conv2d_pass::forward, conv2d_pass::input_gradient, conv2d_pass::weight_gradient};
         launches_its_plan<P, T>(types, ht::simt::architecture_of(one_of(versions)), x, weight,
-                                {.stride = {stride, stride}, .padding = {padding, padding}, .groups = number}, one_of(passes),
-                                data.below(2) == 0);
+                                {.stride = {stride, stride}, .padding = {padding, padding}, .groups = number},
+                                one_of(passes), data.below(2) == 0);
     }
 }
 

@@ -99,11 +99,11 @@ TEST_CASE("matmul on a GPU launches what its plan says") {
     SUBCASE("fp32") { launch_plans<float, float, float, float>(); }
 }
 
-/// What plan.hpp looks at, without the device.
+/// What a plan looks at (kernel/matmul/device/plan.hpp), without the device.
 std::string words_of(const matmul_problem& p) {
     std::string text;
-    for (const extent n : {p.m, p.n, p.k, p.matrices, extent{p.c.bytes}, extent{p.c.fits_bulk}, extent{p.c.has_odd_rows},
-                           extent{p.c.offset}})
+    for (const extent n : {p.m, p.n, p.k, p.matrices, extent{p.c.bytes}, extent{p.c.fits_bulk},
+                           extent{p.c.has_odd_rows}, extent{p.c.offset}})
         text += std::to_string(n) + " ";
     for (const int n : {static_cast<int>(p.arithmetic), static_cast<int>(p.elements), static_cast<int>(p.a.axis),
                         static_cast<int>(p.a.access), static_cast<int>(p.b.axis), static_cast<int>(p.b.access)})
@@ -125,14 +125,14 @@ void describes_views(const matmul_types& types) {
         const auto a = matrix_at<const A>(std::uintptr_t{1} << 40, m, k, ta, gap_a);
         const auto b = matrix_at<const A>(std::uintptr_t{1} << 44, k, n, tb, gap_b);
         const auto c = matrix_at<C>(std::uintptr_t{1} << 45, m, n, false, gap_c);
-        const matmul_problem of_views =
-            describe_product<Compute>(device, make_operand(a), make_operand(ht::transpose(b)),
-                                      ht::epilogue_of(ht::plain{}, c), one_matrix{});
+        const matmul_problem of_views = describe_product<Compute>(
+            device, make_operand(a), make_operand(ht::transpose(b)), ht::epilogue_of(ht::plain{}, c), one_matrix{});
         const product_layout layout{ta, tb, (ta ? m : k) + gap_a, (tb ? k : n) + gap_b, n + gap_c};
         const simt::target on = *simt::target_named("sm_90a");
         INFO(m, " x ", n, " x ", k, ta ? " t" : " n", tb ? "t " : "n ", gap_a, " ", gap_b, " ", gap_c);
         CHECK(words_of(dense_problem(m, n, k, types, on, layout)) == words_of(of_views));
-        if (gap_a + gap_b + gap_c == 0) CHECK(words_of(dense_problem(m, n, k, types, on, {ta, tb})) == words_of(of_views));
+        if (gap_a + gap_b + gap_c == 0)
+            CHECK(words_of(dense_problem(m, n, k, types, on, {ta, tb})) == words_of(of_views));
     }
 }
 

@@ -146,7 +146,9 @@ conv2d_problem problem_of(const std::string& shape, extent stride, extent paddin
                               {.stride = {stride, stride}, .padding = {padding, padding}, .groups = groups});
 }
 conv2d_pass pass_of(const std::string& name) {
-    return name == "y" ? conv2d_pass::forward : name == "dx" ? conv2d_pass::input_gradient : conv2d_pass::weight_gradient;
+    return name == "y"    ? conv2d_pass::forward
+           : name == "dx" ? conv2d_pass::input_gradient
+                          : conv2d_pass::weight_gradient;
 }
 const matmul_types& types_of(const std::string& name) {
     for (const matmul_types& t : named_conv2d_types) {
@@ -184,7 +186,8 @@ TEST_CASE("a GPU's choice for convolutions: each group has a bias of its own, al
         const conv2d_products all = products_of(dense_conv2d(p, conv2d_pass::forward, types_of("bf16"), on, has_bias));
         return std::to_string(all.launches) + " of " + std::to_string(all.each.matrices);
     };
-    const conv2d_problem one_group = problem_of("64x256x56x64x1", 1, 0, 1), four = problem_of("64x256x56x64x1", 1, 0, 4);
+    const conv2d_problem one_group = problem_of("64x256x56x64x1", 1, 0, 1),
+                         four = problem_of("64x256x56x64x1", 1, 0, 4);
     CHECK(with(one_group, false) == "1 of 64");
     CHECK(with(one_group, true) == "1 of 64");
     CHECK(with(four, false) == "64 of 4");
@@ -229,16 +232,18 @@ TEST_CASE("a convolution's plan: what speaks against each family") {
 }
 
 TEST_CASE("a convolution's plan: pieces have at most as many bytes as the device's limit, or the least that there is") {
-    for (const ht::detail::conv2d_limits& limits : {ht::detail::conv2d_limits_of_gpu, ht::detail::conv2d_limits_of_cpu}) {
+    for (const ht::detail::conv2d_limits& limits :
+         {ht::detail::conv2d_limits_of_gpu, ht::detail::conv2d_limits_of_cpu}) {
         for (const char* const shape : {"64x64x56x64x3", "1x2048x128x64x3", "2x3x900x8x7", "3x30000x40x1x3"}) {
-            for (const conv2d_pass pass : {conv2d_pass::forward, conv2d_pass::input_gradient, conv2d_pass::weight_gradient}) {
+            for (const conv2d_pass pass :
+                 {conv2d_pass::forward, conv2d_pass::input_gradient, conv2d_pass::weight_gradient}) {
                 const conv2d_case c{.p = problem_of(shape, 1, 1, 1), .pass = pass, .limits = limits, .bytes = 4};
                 const auto way = plan_conv2d(c).best();
                 INFO(shape, " ", static_cast<int>(pass), " ", limits.bytes);
                 const extent row = way.channels * c.p.window.taps() * c.p.window.across.positions * c.bytes,
                              all = row * way.cut.rows * way.cut.images;
-                const bool is_least = way.cut.images == 1 &&
-                                      (pass == conv2d_pass::input_gradient ? way.channels : way.cut.rows) == 1;
+                const bool is_least =
+                    way.cut.images == 1 && (pass == conv2d_pass::input_gradient ? way.channels : way.cut.rows) == 1;
                 CHECK((all <= limits.bytes || is_least));
                 CHECK((way.cut.images == 1 || way.cut.rows == c.p.window.down.positions));
                 CHECK((way.channels == c.p.channels || pass == conv2d_pass::input_gradient));
@@ -249,10 +254,10 @@ TEST_CASE("a convolution's plan: pieces have at most as many bytes as the device
 
 TEST_CASE("a GPU's choice for convolutions, in words") {
     const auto explained = [](const char* shape, extent padding, const char* pass) {
-        return explain_plan(
-            dense_conv2d(problem_of(shape, 1, padding, 1), pass_of(pass), types_of("bf16"), *simt::target_named("sm_90a")));
+        return explain_plan(dense_conv2d(problem_of(shape, 1, padding, 1), pass_of(pass), types_of("bf16"),
+                                         *simt::target_named("sm_90a")));
     };
-    CHECK(explained("64x64x56x64x3", 1, "y") == 
+    CHECK(explained("64x64x56x64x3", 1, "y") ==
           "  family    unfolded\n"
           "  at once   18 images: a matrix of 576 x 56448, 65028096 bytes\n"
           "  products  64 x 56448 x 576, 1 in a launch, 4 times\n"
@@ -261,15 +266,19 @@ TEST_CASE("a GPU's choice for convolutions, in words") {
           "            not implicit: the device has no such kernels for these types and this window\n"
           "            not in_place: the window has several elements, a stride or padding\n"
           "            unfolded: applies\n");
-    CHECK(explained("64x256x56x64x1", 0, "dx") == 
+    CHECK(explained("64x256x56x64x1", 0, "dx") ==
           "  family    in_place\n"
           "  products  256 x 3136 x 64, 64 in a launch, 1 time\n"
           "  by        mma_sync, tiles of 64 x 64 of c, 32 of k at a time\n"
           "  why       not depthwise: there is one group\n"
           "            not implicit: the device has no such kernels for these types and this window\n"
           "            in_place: applies\n");
-    CHECK(explained("1x2048x128x64x3", 1, "y").find("  at once   1 image, 14 rows of positions: a matrix of 18432 x 1792, 66060288 bytes\n") != std::string::npos);
-    CHECK(explained("1x2048x128x64x3", 1, "dx").find("  at once   1 image, 113 channels of each group: a matrix of 1017 x 16384, 66650112 bytes\n") != std::string::npos);
+    CHECK(explained("1x2048x128x64x3", 1, "y")
+              .find("  at once   1 image, 14 rows of positions: a matrix of 18432 x 1792, 66060288 bytes\n") !=
+          std::string::npos);
+    CHECK(explained("1x2048x128x64x3", 1, "dx")
+              .find("  at once   1 image, 113 channels of each group: a matrix of 1017 x 16384, 66650112 bytes\n") !=
+          std::string::npos);
 }
 
 }  // namespace kernel_conv2d_device_plan_tests

@@ -203,8 +203,7 @@ const matmul_types& types_of(const std::string& name) {
 }
 matmul_problem problem_of(const std::string& types, const std::string& layout, extent m, extent n, extent k,
                           const std::string& on) {
-    return dense_problem(m, n, k, types_of(types), *simt::target_named(on),
-                         {layout[0] == 't', layout[1] == 't'});
+    return dense_problem(m, n, k, types_of(types), *simt::target_named(on), {layout[0] == 't', layout[1] == 't'});
 }
 
 TEST_CASE("a GPU's choice for products: every line of the table") {

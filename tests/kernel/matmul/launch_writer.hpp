@@ -30,7 +30,9 @@ struct launch_writer {
     }
     template <class Compute, class Tiling, gpu::panel_load Load, class A, class B, class O, class R>
     void operator()(const gpu::matrix_unit_kernel<Compute, Tiling, Load, A, B, O, R>& k) const {
-        const char letter = std::is_same_v<Compute, gpu::eight_bits> ? 'b' : Load == gpu::panel_load::direct ? 's' : 'r';
+        const char letter = std::is_same_v<Compute, gpu::eight_bits> ? 'b'
+                            : Load == gpu::panel_load::direct        ? 's'
+                                                                     : 'r';
         *text += letter + std::to_string(Tiling::tile_n) + "." + std::to_string(Tiling::depth) +
                  parts(k.part.count(k.panels()));
     }

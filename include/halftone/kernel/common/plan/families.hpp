@@ -26,7 +26,9 @@ struct planned : Way {
 
 /// Whether the cheapest family is chosen, not the first.
 template <class Way>
-concept has_cost = requires(const Way& w) { w.cost; };
+concept has_cost = requires(const Way& w) {
+    w.cost;
+};
 
 template <class Family, class Way, int Count>
 struct family_plan {

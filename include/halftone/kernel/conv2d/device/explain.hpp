@@ -142,13 +142,13 @@ inline std::string explain_plan(const conv2d_call& call) {
     const matmul_problem& p = products.each;
     const matmul_plan by = plan_matmul(p);
     std::string text = line_of("family", plan.best().name);
-    if (plan.best().family == detail::conv2d_family::unfolded)
-        text += line_of("at once", piece_of(call, plan.best()));
+    if (plan.best().family == detail::conv2d_family::unfolded) text += line_of("at once", piece_of(call, plan.best()));
     text += line_of("products", std::to_string(p.m) + " x " + std::to_string(p.n) + " x " + std::to_string(p.k) + ", " +
                                     std::to_string(p.matrices) + " in a launch, " + std::to_string(products.launches) +
                                     (products.launches == 1 ? " time" : " times"));
-    text += line_of("by", by.best().name + (", tiles of " + tiles_of(p, by.best())) +
-                              (by.best().cut.parts == 1 ? "" : ", in up to " + std::to_string(by.best().cut.parts) + " parts"));
+    text += line_of(
+        "by", by.best().name + (", tiles of " + tiles_of(p, by.best())) +
+                  (by.best().cut.parts == 1 ? "" : ", in up to " + std::to_string(by.best().cut.parts) + " parts"));
     return text + why(plan);
 }
 

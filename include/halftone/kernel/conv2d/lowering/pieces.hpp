@@ -22,7 +22,8 @@ namespace detail {
 struct conv2d_limits {
     extent bytes, positions;
 };
-inline constexpr conv2d_limits conv2d_limits_of_gpu{extent{64} << 20, 65536}, conv2d_limits_of_cpu{extent{8} << 20, 1024};
+inline constexpr conv2d_limits conv2d_limits_of_gpu{extent{64} << 20, 65536},
+    conv2d_limits_of_cpu{extent{8} << 20, 1024};
 template <class Device>
 inline constexpr conv2d_limits conv2d_limits_of = simt_device<Device> ? conv2d_limits_of_gpu : conv2d_limits_of_cpu;
 

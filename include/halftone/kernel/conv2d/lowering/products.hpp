@@ -199,7 +199,8 @@ void forward_unfolded(Device& device, const conv2d_problem& p, const conv2d_piec
             return multiply_groups<Compute>(device, w, columns, of.result(y.data(), piece.image, piece.row, positions),
                                             bias);
         Y* const memory = side_by_side.template as<Y>();
-        multiply_groups<Compute>(device, w, columns, view<Y, 3>(memory, {p.groups, p.group_outputs(), positions}), bias);
+        multiply_groups<Compute>(device, w, columns, view<Y, 3>(memory, {p.groups, p.group_outputs(), positions}),
+                                 bias);
         kernel::strided_copy<Device>::run(device, const_view<Y, 3>(of.side_by_side(memory, piece.images)),
                                           of.images(y.data(), piece.image, piece.images));
     });
@@ -214,7 +215,8 @@ void conv2d_forward(Device& device, const conv2d_problem& p, const view<const X,
         const conv2d_views of{p};
         const view<const X, 3> none(x.data(), {p.groups, 0, p.positions()});
         for (extent image = 0; image < p.images; ++image)
-            multiply_groups<Compute>(device, of.weight(weight.data()), none, of.result(y.data(), image, 0, p.positions()), bias);
+            multiply_groups<Compute>(device, of.weight(weight.data()), none,
+                                     of.result(y.data(), image, 0, p.positions()), bias);
         return;
     }
     const conv2d_plan plan = plan_conv2d(case_of<Compute, Y, X, W>(device, p, conv2d_pass::forward, x));
@@ -318,8 +320,10 @@ void conv2d_input_gradient(Device& device, const conv2d_problem& p, const view<c
             if constexpr (kernel::implicit_conv2d<Device>::template takes<Compute, X, W, G>) {
                 using kernels = kernel::implicit_conv2d<Device>;
                 if (mode == write_mode::overwrite)
-                    return kernels::template input_gradient<Compute>(device, p, dy, weight, [](extent) { return plain{}; }, dx);
-                kernels::template input_gradient<Compute>(device, p, dy, weight, [](extent) { return add_product{}; }, dx);
+                    return kernels::template input_gradient<Compute>(
+                        device, p, dy, weight, [](extent) { return plain{}; }, dx);
+                kernels::template input_gradient<Compute>(
+                    device, p, dy, weight, [](extent) { return add_product{}; }, dx);
             }
             break;
         case conv2d_family::in_place:

@@ -103,7 +103,8 @@ inline std::string explain_plan(const matmul_problem& p) {
                                    : best.storing.sets == 1 ? "by bulk copies"
                                                             : "by bulk copies, of every eighth row");
     }
-    return text + line_of("cost", rounded_text(best.cost) + "; 128 x 128 x 1 in 16 bits by mma.sync costs 1") + why(plan);
+    return text + line_of("cost", rounded_text(best.cost) + "; 128 x 128 x 1 in 16 bits by mma.sync costs 1") +
+           why(plan);
 }
 
 }  // namespace kernel::on_device

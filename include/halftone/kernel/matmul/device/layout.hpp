@@ -30,8 +30,8 @@ constexpr operand_lines lines_of(const shape<2>& extents, const shape<2>& stride
     return {along_outer ? along::outer : along::depth, lines <= 1 ? 0 : leading};
 }
 /// Of lines this many bytes apart, the first of which begins at a multiple of 16 bytes or does not.
-constexpr row_access access_of(extent leading_bytes, bool is_aligned) {
-    return leading_bytes % 16 == 0 && is_aligned ? row_access::chunks : row_access::elements;
+constexpr row_access access_of(extent leading_bytes, bool first_is_chunk) {
+    return leading_bytes % 16 == 0 && first_is_chunk ? row_access::chunks : row_access::elements;
 }
 
 /// Whether all matrices of a batch are aligned as the first one is, of which this is the leading dimension.

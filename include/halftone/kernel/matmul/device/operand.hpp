@@ -60,8 +60,12 @@ product_operand<std::remove_const_t<T>> make_operand(const view<T, 2>& v) {
     if (outer > most || depth > most)
         fail<argument_error>("matmul: an operand of ", v.shape(), " has an extent above ", most);
     const operand_lines lines = lines_of(v.shape(), v.strides());
-    return {{v.data(), simt::bounding_span_of(v).count}, lines.leading, static_cast<int>(outer), static_cast<int>(depth),
-            lines.axis, access_to(v.data(), lines.leading)};
+    return {{v.data(), simt::bounding_span_of(v).count},
+            lines.leading,
+            static_cast<int>(outer),
+            static_cast<int>(depth),
+            lines.axis,
+            access_to(v.data(), lines.leading)};
 }
 
 template <int N, class T>
