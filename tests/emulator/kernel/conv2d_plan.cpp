@@ -2,7 +2,9 @@
 /// \file
 /// The kernels of convolutions on a GPU are those that their plans name: of many shapes, types, passes and architectures, launched on a
 /// device that runs none.
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <string>
 
 #include <doctest/doctest.h>

@@ -262,6 +262,7 @@ TEST_CASE("a GPU's choice for convolutions, in words") {
           "  at once   18 images: a matrix of 576 x 56448, 65028096 bytes\n"
           "  products  64 x 56448 x 576, 1 in a launch, 4 times\n"
           "  by        mma_sync, tiles of 64 x 64 of c, 32 of k at a time\n"
+          "  copies    nothing\n"
           "  why       not depthwise: there is one group\n"
           "            not implicit: the device has no such kernels for these types and this window\n"
           "            not in_place: the window has several elements, a stride or padding\n"
@@ -270,6 +271,7 @@ TEST_CASE("a GPU's choice for convolutions, in words") {
           "  family    in_place\n"
           "  products  256 x 3136 x 64, 64 in a launch, 1 time\n"
           "  by        mma_sync, tiles of 64 x 64 of c, 32 of k at a time\n"
+          "  copies    nothing\n"
           "  why       not depthwise: there is one group\n"
           "            not implicit: the device has no such kernels for these types and this window\n"
           "            in_place: applies\n");

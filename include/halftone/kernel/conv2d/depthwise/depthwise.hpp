@@ -3,7 +3,7 @@
 /// Convolutions whose groups have one channel each, computed without a matrix. On a device that has such kernels, they
 /// replace products of single rows.
 ///
-///     if (kernel::depthwise<cpu>::takes<Compute, X, W, Y> && p.is_depthwise())
+///     if (plan.best().family == conv2d_family::depthwise)
 ///         kernel::depthwise<cpu>::forward(device, p, x, weight, bias, y);
 ///
 /// Numeric contract: the operands have no more bits than the products' type, so that they are read without rounding.

@@ -146,9 +146,9 @@ inline std::string explain_plan(const conv2d_call& call) {
     text += line_of("products", std::to_string(p.m) + " x " + std::to_string(p.n) + " x " + std::to_string(p.k) + ", " +
                                     std::to_string(p.matrices) + " in a launch, " + std::to_string(products.launches) +
                                     (products.launches == 1 ? " time" : " times"));
-    text += line_of(
-        "by", by.best().name + (", tiles of " + tiles_of(p, by.best())) +
-                  (by.best().cut.parts == 1 ? "" : ", in up to " + std::to_string(by.best().cut.parts) + " parts"));
+    std::string kernels = by.best().name + (", tiles of " + tiles_of(p, by.best()));
+    if (by.best().cut.parts > 1) kernels += ", in up to " + std::to_string(by.best().cut.parts) + " parts";
+    text += line_of("by", kernels) + line_of("copies", copies_of(p, by.best().family));
     return text + why(plan);
 }
 

@@ -5,7 +5,7 @@
 /// in reverse order, and outputs and channels exchanged. With stride s, the s x s sets of elements of the input whose rows and
 /// columns leave the same remainders are sums of their own, over the taps that see them.
 ///
-///     if (detail::takes_implicit<Device, Compute, Y, X, W>(device, p)) kernel::implicit_conv2d<Device>::forward(...);
+///     if (plan.best().family == conv2d_family::implicit) kernel::implicit_conv2d<Device>::forward<Compute>(device, p, ...);
 ///
 /// The weight's gradient is a product whose first operand is never stored.
 ///

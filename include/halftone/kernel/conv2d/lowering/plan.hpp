@@ -38,7 +38,7 @@ struct conv2d_case {
     conv2d_problem p;
     conv2d_pass pass = conv2d_pass::forward;
     conv2d_limits limits;  ///< the device's
-    int bytes = 2;  ///< of an element of the matrix: as in x, or of a sum that is folded into the input's gradient
+    int bytes = 2;         ///< of an element of the matrix: x's, or a sum's that is folded into the input's gradient
     bool are_planes = true;      ///< the elements of a channel of the images follow one another
     bool has_depthwise = false;  ///< the device has kernels for groups of one channel, for these types
     bool has_implicit = false;   ///< the device has kernels that store no matrix, for these types and this window
@@ -46,10 +46,11 @@ struct conv2d_case {
 
 /// How a family computes a case.
 struct conv2d_way {
-    bool is_one_batch =
-        false;  ///< of in_place: the products of all images are one batch; else those of an image's groups are
-    conv2d_pieces cut{1, 0};  ///< of unfolded: the largest piece
-    extent channels = 0;      ///< of unfolded: channels of each group at once
+    /// Of in_place: the products of all images are one batch; otherwise those of an image's groups are.
+    bool is_one_batch = false;
+    /// Of unfolded: the largest piece, and the channels of each group at once.
+    conv2d_pieces cut{1, 0};
+    extent channels = 0;
 };
 using conv2d_plan = kernel::family_plan<conv2d_family, conv2d_way, 4>;
 
@@ -86,9 +87,9 @@ constexpr conv2d_way plan_in_place(const conv2d_case& c) {
 constexpr const char* against_unfolded(const conv2d_case&) { return nullptr; }
 /// The input's gradient is folded image by image: whole ones, or, if one needs too much memory, some channels of each group.
 constexpr conv2d_way plan_folded(const conv2d_case& c) {
-    const extent place_bytes = c.p.groups * c.p.window.taps() * c.bytes,  // of a channel of each group at a position
-        fitting = std::max<extent>(1, c.limits.bytes / std::max<extent>(1, place_bytes * c.p.positions())),
-                 channels = std::min(fitting, c.p.group_channels());
+    const extent place_bytes = c.p.groups * c.p.window.taps() * c.bytes;  // of a channel of each group at a position
+    const extent channel_bytes = std::max<extent>(1, place_bytes * c.p.positions());
+    const extent channels = std::min(std::max<extent>(1, c.limits.bytes / channel_bytes), c.p.group_channels());
     conv2d_pieces cut{1, c.p.window.down.positions};
     if (channels == c.p.group_channels()) cut.images = conv2d_pieces::of(c.limits, c.p, channels * place_bytes).images;
     return {.cut = cut, .channels = channels};
