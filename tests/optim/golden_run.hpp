@@ -3,6 +3,7 @@
 /// Runs the cases of tests/golden/optimizers.py through scaler, accumulator, clipping and optimizer.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <vector>
@@ -111,5 +112,48 @@ inline double decay_of(int i, double weight_decay, bool grouped) {
     return grouped && entry_of(i) == 1 ? 0 : weight_decay;
 }
 inline double lr_of(int i, double lr, bool grouped) { return grouped && entry_of(i) == 3 ? lr * 0.1 : lr; }
+
+/// The case of `lines` that begins at `at`, which becomes that of the next: 100 steps of an optimizer against its definition and
+/// torch.optim's steps. O: the optimizer, with golden_policy, golden_copy, golden_options, and `tracked`, one parameter in double and its bound.
+template <class O, class Device>
+void equals_torch(Device& device, const std::vector<support::golden_line>& lines, std::size_t& at) {
+    const support::golden_line& head = lines[at++];
+    REQUIRE(head.kind == "case");
+    CAPTURE(head.words[0]);
+    const auto options = O::golden_options(head);
+    const clipping clip{head.number(6), head.number(7), head.number(8)};
+    const bool grouped = head.number(9) != 0;
+
+    using model_type = small::model<typename O::golden_policy>;
+    model_type model{device, width};
+    set_parameters(model);
+    typename O::template optimizer<model_type> optimizer{device, model, options, groups(grouped)};
+    std::vector<typename O::tracked> exact(parameters);
+    for (int i = 0; i < parameters; ++i) exact[static_cast<std::size_t>(i)].w = initial_parameter(i);
+
+    support::comparison with_exact, with_torch;
+    train(device, model, optimizer, clip, 100, [&](int t) {
+        const clipped_gradients g(clip, t);
+        for (std::size_t i = 0; i < exact.size(); ++i) {
+            const int n = static_cast<int>(i);
+            exact[i].step(g.value[i], g.error[i], options, lr_of(n, options.lr, grouped),
+                          decay_of(n, options.weight_decay, grouped), t);
+        }
+        if (at == lines.size() || lines[at].kind != "step" || lines[at].number(0) != t) return;
+        const std::vector<float> ours = get_parameters(model);
+        for (std::size_t i = 0; i < exact.size(); ++i) {
+            with_exact.expect(static_cast<double>(ours[i]), exact[i].w, exact[i].bound());
+            with_torch.expect(static_cast<double>(ours[i]), lines[at].number(i + 1), 2 * exact[i].bound());
+            CHECK(exact[i].bound() < 1e-4 * std::max(std::fabs(exact[i].w), 1.0));
+        }
+        ++at;
+    });
+    CHECK_WITHIN(with_exact);
+    CHECK_WITHIN(with_torch);
+    CHECK(optimizer.steps() == 100);
+    for (int i = 0; i < width; ++i) {
+        CHECK(model.fc1.weight.values()(i).bits() == typename O::golden_copy(model.fc1.weight.master()(i)).bits());
+    }
+}
 
 }  // namespace golden
