@@ -72,6 +72,9 @@ if [[ -n $slice ]]; then
     done
 fi
 
+# ctest takes a relative path of its results from the build folder.
+if [[ $build != /* ]]; then build=$PWD/$build; fi
+
 need_compiler
 need cmake cmake
 need ninja ninja-build
