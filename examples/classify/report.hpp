@@ -56,9 +56,9 @@ inline void check(const run_options& o) {
     if (o.runs.empty()) refuse("--policy: no policy is named");
 }
 
-inline void print_results(std::ostream& out, const std::vector<run_result>& runs) {
+inline void print_results(std::ostream& out, const std::vector<classifier_result>& runs) {
     out << "policy      train loss  test accuracy  samples/s  ms a step  waited  peak MiB  skipped steps\n";
-    for (const run_result& r : runs) {
+    for (const classifier_result& r : runs) {
         char line[160];
         std::snprintf(line, sizeof line, "%-11s %10.4f %13.2f%% %10.0f %10.2f %6.2f%% %9.1f %14lld\n", r.name.c_str(),
                       r.train_loss, 100 * r.accuracy, r.samples_per_second, r.step_ms, 100 * r.waited / r.seconds,
@@ -69,7 +69,7 @@ inline void print_results(std::ostream& out, const std::vector<run_result>& runs
 
 /// What report.html shows beside the curves.
 inline ht::report page_of(const char* program, const nlohmann::ordered_json& arguments, const std::string& device,
-                          const std::vector<run_result>& runs) {
+                          const std::vector<classifier_result>& runs) {
     ht::report page{.title = program, .of_loss = "nats a sample", .of_rate = "samples a second"};
     page.facts = {{"processor", ht::cpu_model()}, {"device", device}, {"commit", HALFTONE_COMMIT}};
     for (const auto& [name, value] : arguments.items())
@@ -79,7 +79,7 @@ inline ht::report page_of(const char* program, const nlohmann::ordered_json& arg
         std::snprintf(text, sizeof text, format, value);
         return std::string(text);
     };
-    for (const run_result& r : runs) {
+    for (const classifier_result& r : runs) {
         ht::run_report& run = page.runs.emplace_back(r.name);
         run.figures = {{"training loss, nats a sample", number("%.4f", r.train_loss)},
                        {"test accuracy", number("%.2f%%", 100 * r.accuracy)},
@@ -108,7 +108,7 @@ void run_all(const char* program, const run_options& o, nlohmann::ordered_json a
     writes([&] { file.emplace(o.out / "summary.json"); });
     seen_runs seen(o.out, o, writes);
     std::cout << device << std::endl;
-    std::vector<run_result> runs;
+    std::vector<classifier_result> runs;
     for (const std::string& name : o.runs)
         runs.push_back(run_one(name, seen.begin(name, {.out = o.out, .threads = o.threads, .is_alone = o.runs.size() == 1})));
     std::cout << '\n';
@@ -122,7 +122,7 @@ void run_all(const char* program, const run_options& o, nlohmann::ordered_json a
                                                 {"gpu", gpu.gpu.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(gpu.gpu)}}},
                                    {"arguments", arguments},
                                    {"runs", nlohmann::ordered_json::array()}};
-    for (const run_result& r : runs) {
+    for (const classifier_result& r : runs) {
         summary["runs"].push_back({{"policy", r.name == "small_bf16" ? "amp_bf16" : r.name},
                                    {"name", r.name},
                                    {"device", device},

@@ -30,7 +30,7 @@ struct run_options : seeing_options {
 /// small: moments in 8 bits, and activations that are computed again.
 enum class memory_use { usual, small };
 
-struct run_result {
+struct classifier_result {
     std::string name;
     std::size_t parameters = 0;
     std::int64_t steps = 0;

@@ -35,8 +35,8 @@ double accuracy(Device& device, Loader& loader, const Logits& logits) {
 
 /// Trains for some epochs, then tests once.
 template <class Device, class Model, class Optimizer, class Training, class Test, class Logits>
-run_result train(const std::string& name, Device& device, Model& model, Optimizer& optimizer, Training& training,
-                 Test& test, const Logits& logits, const run_options& o) {
+classifier_result train(const std::string& name, Device& device, Model& model, Optimizer& optimizer, Training& training,
+                        Test& test, const Logits& logits, const run_options& o) {
     using clock = std::chrono::steady_clock;
     const auto since = [](clock::time_point t) { return std::chrono::duration<double>(clock::now() - t).count(); };
     const std::int64_t steps = o.epochs * training.batches();
@@ -48,7 +48,8 @@ run_result train(const std::string& name, Device& device, Model& model, Optimize
     ht::range_listener* const listener = o.seen->view.listener();
     tape.listen(listener);
 
-    run_result result{.name = name, .parameters = model.parameters().size(), .policies = ht::policies_of<Model>()};
+    classifier_result result{
+        .name = name, .parameters = model.parameters().size(), .policies = ht::policies_of<Model>()};
     std::vector<double> step_seconds;
     double samples = 0;
     const std::int64_t logging_steps = std::max<std::int64_t>(1, steps / 20);

@@ -3,4 +3,4 @@
 
 #include "run_policy.hpp"
 
-template run_result run<ht::amp_bf16, memory_use::usual>(ht::cuda&, const std::string&, const image_data&, const run_options&);
+template classifier_result run<ht::amp_bf16, memory_use::usual>(ht::cuda&, const std::string&, const image_data&, const run_options&);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
 #include "run_policy.hpp"
 
-template run_result run<ht::amp_fp16, memory_use::usual>(ht::cpu&, const std::string&, const image_data&, const run_options&);
+template classifier_result run<ht::amp_fp16, memory_use::usual>(ht::cpu&, const std::string&, const image_data&,
+                                                                const run_options&);

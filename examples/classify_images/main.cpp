@@ -14,10 +14,14 @@
 #include <halftone/data/gzip.hpp>
 #endif
 
-extern template run_result run<ht::full_fp32, memory_use::usual>(ht::cpu&, const std::string&, const image_data&, const run_options&);
-extern template run_result run<ht::amp_fp16, memory_use::usual>(ht::cpu&, const std::string&, const image_data&, const run_options&);
-extern template run_result run<ht::amp_bf16, memory_use::usual>(ht::cpu&, const std::string&, const image_data&, const run_options&);
-extern template run_result run<ht::amp_bf16, memory_use::small>(ht::cpu&, const std::string&, const image_data&, const run_options&);
+extern template classifier_result run<ht::full_fp32, memory_use::usual>(ht::cpu&, const std::string&, const image_data&,
+                                                                        const run_options&);
+extern template classifier_result run<ht::amp_fp16, memory_use::usual>(ht::cpu&, const std::string&, const image_data&,
+                                                                       const run_options&);
+extern template classifier_result run<ht::amp_bf16, memory_use::usual>(ht::cpu&, const std::string&, const image_data&,
+                                                                       const run_options&);
+extern template classifier_result run<ht::amp_bf16, memory_use::small>(ht::cpu&, const std::string&, const image_data&,
+                                                                       const run_options&);
 
 namespace {
 
@@ -48,7 +52,7 @@ image_data read_data(const std::filesystem::path& folder, ht::extent classes) {
     return data;
 }
 
-run_result run_policy(const std::string& name, const image_data& data, run_options o, seen_runs::run& seen) {
+classifier_result run_policy(const std::string& name, const image_data& data, run_options o, seen_runs::run& seen) {
     o.seen = &seen;
     if (o.device == "cuda") return run_on_gpu(name, data, o);
     ht::cpu device{{.threads = o.threads, .executor = seen.view.executor()}};

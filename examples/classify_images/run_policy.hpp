@@ -46,7 +46,7 @@ struct collate_images {
 }  // namespace
 
 template <class P, memory_use Use, class Device>
-run_result run(Device& device, const std::string& name, const image_data& data, const run_options& o) {
+classifier_result run(Device& device, const std::string& name, const image_data& data, const run_options& o) {
     o.seen->view.watch(device.memory());
     const ht::labelled_images& images = data.training;
     small_conv_net<P> model{device, images.channels(), images.height(), images.width(), data.classes, o.seed};

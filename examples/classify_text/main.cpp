@@ -18,14 +18,18 @@
 #include "../classify/report.hpp"
 #include "model.hpp"
 
-extern template run_result run<ht::full_fp32, memory_use::usual>(ht::cpu&, const std::string&, const text_data&, const text_options&);
-extern template run_result run<ht::amp_fp16, memory_use::usual>(ht::cpu&, const std::string&, const text_data&, const text_options&);
-extern template run_result run<ht::amp_bf16, memory_use::usual>(ht::cpu&, const std::string&, const text_data&, const text_options&);
-extern template run_result run<ht::amp_bf16, memory_use::small>(ht::cpu&, const std::string&, const text_data&, const text_options&);
+extern template classifier_result run<ht::full_fp32, memory_use::usual>(ht::cpu&, const std::string&, const text_data&,
+                                                                        const text_options&);
+extern template classifier_result run<ht::amp_fp16, memory_use::usual>(ht::cpu&, const std::string&, const text_data&,
+                                                                       const text_options&);
+extern template classifier_result run<ht::amp_bf16, memory_use::usual>(ht::cpu&, const std::string&, const text_data&,
+                                                                       const text_options&);
+extern template classifier_result run<ht::amp_bf16, memory_use::small>(ht::cpu&, const std::string&, const text_data&,
+                                                                       const text_options&);
 
 namespace {
 
-run_result run_policy(const std::string& name, const text_data& data, text_options o, seen_runs::run& seen) {
+classifier_result run_policy(const std::string& name, const text_data& data, text_options o, seen_runs::run& seen) {
     o.seen = &seen;
     if (o.device == "cuda") return run_on_gpu(name, data, o);
     ht::cpu device{{.threads = o.threads, .executor = seen.view.executor()}};

@@ -25,14 +25,14 @@ struct text_options : run_options {
 
 /// Defined in a separate file for each policy and device, to keep compile times short.
 template <class P, memory_use Use, class Device>
-run_result run(Device& device, const std::string& name, const text_data& data, const text_options& o);
+classifier_result run(Device& device, const std::string& name, const text_data& data, const text_options& o);
 
 template <class Device>
-run_result run_named(Device& device, const std::string& name, const text_data& data, const text_options& o) {
+classifier_result run_named(Device& device, const std::string& name, const text_data& data, const text_options& o) {
     if (name == "full_fp32") return run<ht::full_fp32, memory_use::usual>(device, name, data, o);
     if (name == "amp_fp16") return run<ht::amp_fp16, memory_use::usual>(device, name, data, o);
     if (name == "amp_bf16") return run<ht::amp_bf16, memory_use::usual>(device, name, data, o);
     return run<ht::amp_bf16, memory_use::small>(device, name, data, o);
 }
 
-run_result run_on_gpu(const std::string& name, const text_data& data, const text_options& o);
+classifier_result run_on_gpu(const std::string& name, const text_data& data, const text_options& o);

@@ -9,7 +9,7 @@
 #include "model.hpp"
 
 template <class P, memory_use Use, class Device>
-run_result run(Device& device, const std::string& name, const text_data& data, const text_options& o) {
+classifier_result run(Device& device, const std::string& name, const text_data& data, const text_options& o) {
     o.seen->view.watch(device.memory());
     ht::nn::classifier<P> model{device,
                                 {.encoder = {.vocab_size = data.vocabulary,

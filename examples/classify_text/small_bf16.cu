@@ -3,4 +3,4 @@
 
 #include "run_policy.hpp"
 
-template run_result run<ht::amp_bf16, memory_use::small>(ht::cuda&, const std::string&, const text_data&, const text_options&);
+template classifier_result run<ht::amp_bf16, memory_use::small>(ht::cuda&, const std::string&, const text_data&, const text_options&);

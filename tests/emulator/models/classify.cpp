@@ -4,8 +4,10 @@
 /// the CPU. The host accesses no memory of the device, which is closed to it.
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include <doctest/doctest.h>
+#include <emulator/device.hpp>
 
 #include <halftone/amp.hpp>
 #include <halftone/data/labelled_text.hpp>
@@ -14,8 +16,6 @@
 #include <halftone/kernel/device.hpp>
 #include <halftone/kernel/optimizer_step/eight_bit/device.hpp>
 #include <halftone/kernel/quantize/device.hpp>
-
-#include <emulator/device.hpp>
 
 #include "../../../examples/classify_images/run_policy.hpp"
 #include "../../../examples/classify_text/run_policy.hpp"
@@ -34,7 +34,23 @@ ht::labelled_images squares(ht::extent count) {
     return {images, labels, 2};
 }
 
-void same(const run_result& there, const run_result& here) {
+/// Runs on both machines, each of which tells what the programs' runs tell: steps, memory, the test's figures.
+template <memory_use Use, class Data, class Options>
+std::pair<classifier_result, classifier_result> runs_on(ht::emulator::device& device, ht::cpu& cpu, const Data& data,
+                                                        Options o) {
+    const support::temporary_folder folder;
+    file_writes writes("test", o.on_write_error);
+    seen_runs seen(folder.path(), o, writes);
+    const auto on = [&](auto& machine, const std::string& name) {
+        o.seen = &seen.begin(name, {.out = folder.path(), .threads = 1, .is_alone = false});
+        return run<ht::amp_bf16, Use>(machine, name, data, o);
+    };
+    const classifier_result there = on(device, "emulated");
+    return {there, on(cpu, "cpu")};
+}
+
+void same(const std::pair<classifier_result, classifier_result>& runs) {
+    const auto& [there, here] = runs;
     CHECK(there.parameters == here.parameters);
     CHECK(there.steps == here.steps);
     CHECK(std::fabs(there.train_loss - here.train_loss) <= 0.02);
@@ -47,8 +63,8 @@ TEST_CASE("classify_images on the emulated machine: the CPU's loss within 0.02 n
     o.epochs = 2, o.batch = 10, o.workers = 1;
     ht::emulator::device device{{.seed = 3, .check = ht::emulator::checking::values_only}};
     ht::cpu cpu{{.threads = 1}};
-    same(run<ht::amp_bf16, memory_use::usual>(device, "usual", data, o), run<ht::amp_bf16, memory_use::usual>(cpu, "usual", data, o));
-    same(run<ht::amp_bf16, memory_use::small>(device, "small", data, o), run<ht::amp_bf16, memory_use::small>(cpu, "small", data, o));
+    same(runs_on<memory_use::usual>(device, cpu, data, o));
+    same(runs_on<memory_use::small>(device, cpu, data, o));
 }
 
 TEST_CASE("classify_text on the emulated machine: the CPU's loss within 0.02 nats") {
@@ -62,8 +78,7 @@ TEST_CASE("classify_text on the emulated machine: the CPU's loss within 0.02 nat
     const text_data data{{texts, words, o.length}, parts, nullptr, words.size(), texts.classes(), words.padding};
     ht::emulator::device device{{.seed = 4, .check = ht::emulator::checking::values_only}};
     ht::cpu cpu{{.threads = 1}};
-    const run_result there = run<ht::amp_bf16, memory_use::usual>(device, "usual", data, o);
-    const run_result here = run<ht::amp_bf16, memory_use::usual>(cpu, "usual", data, o);
+    const auto [there, here] = runs_on<memory_use::usual>(device, cpu, data, o);
     CHECK(there.steps == here.steps);
     CHECK(std::fabs(there.train_loss - here.train_loss) <= 0.02);
 }
