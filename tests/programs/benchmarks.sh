@@ -74,19 +74,30 @@ for name in "$@"; do
     [[ $? == 1 && $(wc -l <"$work/err") == 1 ]] || fail "$name does not refuse a file that cannot be written in one line"
 done
 
+# plan PROGRAM ARGUMENT...
+plan() { "$build/bench/$1" --plan "${@:2}" >"$work/out" 2>"$work/err"; }
+# explains PROGRAM WORDS...: the last plan has each of them.
+explains() {
+    local words
+    for words in "${@:2}"; do grep -qF "$words" "$work/out" || fail "$1 --plan does not say '$words'"; done
+}
+# refuses_plans PROGRAM [SHAPE] <ARGUMENTS: each line of them, after the shape.
+refuses_plans() {
+    local arguments status
+    while read -r arguments; do
+        status=0
+        # shellcheck disable=SC2086
+        plan "$@" $arguments || status=$?
+        [[ $status == 2 && $(wc -l <"$work/err") == 1 ]] || fail "$1 does not refuse --plan ${*:2} $arguments in one line"
+    done
+}
+
 # How a product is cut, on every instruction set, without timing anything.
-plan() { "$build/bench/bench_matmul" --plan "$@" >"$work/out" 2>"$work/err"; }
-plan 256x2304x768 || fail "bench_matmul --plan ends with $?"
-for words in "fp32, portable, 256 x 2304 x 768, 2 threads" "strategy  shared_b" "of c, 256 of k at a time" "a slice of b, packed" \
-    "not small_m: a has more rows"; do
-    grep -qF "$words" "$work/out" || fail "bench_matmul --plan does not say '$words'"
-done
-plan 4x768x768 --threads 3 && grep -qF "strategy  small_m" "$work/out" || fail "bench_matmul --plan 4x768x768 is no small_m"
-while read -r arguments; do
-    # shellcheck disable=SC2086
-    plan $arguments
-    [[ $? == 2 && $(wc -l <"$work/err") == 1 ]] || fail "bench_matmul does not refuse --plan $arguments in one line"
-done <<'bad'
+plan bench_matmul 256x2304x768 || fail "bench_matmul --plan ends with $?"
+explains bench_matmul "fp32, portable, 256 x 2304 x 768, 2 threads" "strategy  shared_b" "of c, 256 of k at a time" "a slice of b, packed" \
+    "not small_m: a has more rows"
+plan bench_matmul 4x768x768 --threads 3 && grep -qF "strategy  small_m" "$work/out" || fail "bench_matmul --plan 4x768x768 is no small_m"
+refuses_plans bench_matmul <<'bad'
 256x2304
 256x2304x768x1
 256x2304x768x
@@ -101,34 +112,21 @@ done <<'bad'
 bad
 
 # And on a GPU that is not there.
-plan 256x2304x768 --device sm_90a --layout nt || fail "bench_matmul --plan --device ends with $?"
-for words in "bf16, sm_90a, 256 x 2304 x 768 nt, 132 multiprocessors" "family    wgmma" "tiles     128 x 64 of c, 64 of k at a time" \
-    "wgmma: 387, taken" "fp8, sm_90a" "family    wgmma_widened" "not mma_sync_8bit: some operand has more than 8 bits"; do
-    grep -qF "$words" "$work/out" || fail "bench_matmul --plan --device does not say '$words'"
-done
-plan 256x2304x768 --device sm_80 --types tf32,fp32 && [[ $(grep -c "^[a-z]" "$work/out") == 2 ]] || fail "--types tf32,fp32 gives $(cat "$work/out")"
-while read -r arguments; do
-    # shellcheck disable=SC2086
-    plan 2x2x2 $arguments
-    [[ $? == 2 && $(wc -l <"$work/err") == 1 ]] || fail "bench_matmul does not refuse --plan 2x2x2 $arguments in one line"
-done <<'bad'
+plan bench_matmul 256x2304x768 --device sm_90a --layout nt || fail "bench_matmul --plan --device ends with $?"
+explains bench_matmul "bf16, sm_90a, 256 x 2304 x 768 nt, 132 multiprocessors" "family    wgmma" "tiles     128 x 64 of c, 64 of k at a time" \
+    "wgmma: 387, taken" "fp8, sm_90a" "family    wgmma_widened" "not mma_sync_8bit: some operand has more than 8 bits"
+plan bench_matmul 256x2304x768 --device sm_80 --types tf32,fp32 && [[ $(grep -c "^[a-z]" "$work/out") == 2 ]] || fail "--types tf32,fp32 gives $(cat "$work/out")"
+refuses_plans bench_matmul 2x2x2 <<'bad'
 --device sm_75
 --device sm_90a --types bf17
 --device sm_90a --layout rr
 --types bf16
 bad
 
-plan_attention() { "$build/bench/bench_attention" --plan "$@" >"$work/out" 2>"$work/err"; }
-plan_attention 16x1024x32x64 --device sm_90a --types bf16,fp32 || fail "bench_attention --plan ends with $?"
-for words in "bf16, sm_90a, 16x1024x32x64, forward" "family    wgmma" "tiles of 192 queries" "bf16, sm_90a, 16x1024x32x64, backward" \
-    "not mma_sync: they multiply 16-bit operands of the type that they have, and floats in tfloat32" "plain: applies"; do
-    grep -qF "$words" "$work/out" || fail "bench_attention --plan does not say '$words'"
-done
-while read -r arguments; do
-    # shellcheck disable=SC2086
-    plan_attention $arguments
-    [[ $? == 2 && $(wc -l <"$work/err") == 1 ]] || fail "bench_attention does not refuse --plan $arguments in one line"
-done <<'bad'
+plan bench_attention 16x1024x32x64 --device sm_90a --types bf16,fp32 || fail "bench_attention --plan ends with $?"
+explains bench_attention "bf16, sm_90a, 16x1024x32x64, forward" "family    wgmma" "tiles of 192 queries" "bf16, sm_90a, 16x1024x32x64, backward" \
+    "not mma_sync: they multiply 16-bit operands of the type that they have, and floats in tfloat32" "plain: applies"
+refuses_plans bench_attention <<'bad'
 1x1024x12x64
 1x1024x12 --device sm_90a
 1x1024x12x64 --device sm_75
@@ -137,20 +135,13 @@ done <<'bad'
 1x1024x12x64 --device sm_90a --json plan.json
 bad
 
-plan_conv2d() { "$build/bench/bench_conv2d" --plan "$@" >"$work/out" 2>"$work/err"; }
-plan_conv2d 64x64x56x128x3 --padding 1 --device sm_90a --types bf16 || fail "bench_conv2d --plan ends with $?"
-for words in "bf16, sm_90a, 64x64x56x128x3 stride 1 padding 1 groups 1, forward" "family    unfolded" \
+plan bench_conv2d 64x64x56x128x3 --padding 1 --device sm_90a --types bf16 || fail "bench_conv2d --plan ends with $?"
+explains bench_conv2d "bf16, sm_90a, 64x64x56x128x3 stride 1 padding 1 groups 1, forward" "family    unfolded" \
     "at once   18 images: a matrix of 576 x 56448, 65028096 bytes" "products  128 x 56448 x 576, 1 in a launch, 4 times" "input gradient" \
-    "by        wgmma, tiles of 128 x 256 of c, 64 of k at a time" "not in_place: the window has several elements, a stride or padding"; do
-    grep -qF "$words" "$work/out" || fail "bench_conv2d --plan does not say '$words'"
-done
-plan_conv2d 8x256x28x64x1 --groups 4 --device sm_80 --types tf32,fp32 && [[ $(grep -c "^[a-z]" "$work/out") == 6 ]] ||
+    "by        wgmma, tiles of 128 x 256 of c, 64 of k at a time" "not in_place: the window has several elements, a stride or padding"
+plan bench_conv2d 8x256x28x64x1 --groups 4 --device sm_80 --types tf32,fp32 && [[ $(grep -c "^[a-z]" "$work/out") == 6 ]] ||
     fail "bench_conv2d --types tf32,fp32 gives $(cat "$work/out")"
-while read -r arguments; do
-    # shellcheck disable=SC2086
-    plan_conv2d $arguments
-    [[ $? == 2 && $(wc -l <"$work/err") == 1 ]] || fail "bench_conv2d does not refuse --plan $arguments in one line"
-done <<'bad'
+refuses_plans bench_conv2d <<'bad'
 64x64x56x128x3
 64x64x56x128 --device sm_90a
 64x64x56x128x+3 --device sm_90a

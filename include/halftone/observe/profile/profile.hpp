@@ -13,13 +13,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <halftone/exec/ranges.hpp>
+#include <halftone/observe/report/table.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -82,27 +83,28 @@ class profiler final : public range_listener {
         sorted.push_back(sum("total"));
         const double scale = 1e-6 / static_cast<double>(std::max<std::int64_t>(steps, 1));
         const double whole = std::max(1.0, static_cast<double>(total()));
-        char line[160];
-        std::snprintf(line, sizeof line, "%-24s %10s %10s %10s %10s %7s %9s\n", "ms a step", "forward", "backward",
-                      "update", "total", "share", "calls");
-        out << line;
+        detail::table lines{{{"ms a step", -24},
+                             {"forward", 10},
+                             {"backward", 10},
+                             {"update", 10},
+                             {"total", 10},
+                             {"share", 7},
+                             {"calls", 9}}};
+        const auto milliseconds = [scale](std::int64_t n) {
+            return detail::formatted("%.3f", static_cast<double>(n) * scale);
+        };
         for (const row& r : sorted) {
             if (r.total() == 0) continue;
-            char cells[passes][16];
-            for (int p = 0; p < passes; ++p) {
-                if (r.nanoseconds[p] == 0) {
-                    std::snprintf(cells[p], sizeof cells[p], "%10s", "");
-                } else {
-                    std::snprintf(cells[p], sizeof cells[p], "%10.3f", static_cast<double>(r.nanoseconds[p]) * scale);
-                }
-            }
+            std::vector<detail::table_cell> cells{std::string(r.operation).substr(0, 24)};
+            for (const std::int64_t n : r.nanoseconds) cells.push_back(n == 0 ? "" : milliseconds(n));
             const double calls = static_cast<double>(r.calls[0] + r.calls[1] + r.calls[2]) /
                                  static_cast<double>(std::max<std::int64_t>(steps, 1));
-            std::snprintf(line, sizeof line, "%-24.24s %s %s %s %10.3f %6.1f%% %9.1f\n", r.operation, cells[0],
-                          cells[1], cells[2], static_cast<double>(r.total()) * scale,
-                          100.0 * static_cast<double>(r.total()) / whole, calls);
-            out << line;
+            cells.push_back(milliseconds(r.total()));
+            cells.push_back(detail::formatted("%.1f%%", 100.0 * static_cast<double>(r.total()) / whole));
+            cells.push_back(detail::formatted("%.1f", calls));
+            lines.rows.push_back(std::move(cells));
         }
+        out << lines.text();
     }
 
   private:
