@@ -58,7 +58,7 @@ constexpr bool is_better(const Way& a, const Way& b) {
     }
 }
 
-/// Of ways that are equally good the first one is chosen.
+/// The plan of a problem by these rules. The first of several ways that are equally good is chosen.
 template <class Family, class Way, class Problem, int Count>
 constexpr family_plan<Family, Way, Count> plan_by(const family_rule<Family, Way, Problem> (&rules)[Count],
                                                   const Problem& p) {

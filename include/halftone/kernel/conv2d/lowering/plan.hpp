@@ -46,9 +46,9 @@ struct conv2d_case {
 
 /// How a family computes a case.
 struct conv2d_way {
-    /// Of in_place: the products of all images are one batch; otherwise those of an image's groups are.
+    /// Whether in_place has the products of all images in one batch; otherwise those of an image's groups are one.
     bool is_one_batch = false;
-    /// Of unfolded: the largest piece, and the channels of each group at once.
+    /// What unfolded has in memory at once: the largest piece, and so many channels of each group.
     conv2d_pieces cut{1, 0};
     extent channels = 0;
 };

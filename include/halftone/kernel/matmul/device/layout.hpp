@@ -29,7 +29,7 @@ constexpr operand_lines lines_of(const shape<2>& extents, const shape<2>& stride
     const extent lines = extents[along_outer ? 1 : 0], leading = strides[along_outer ? 1 : 0];
     return {along_outer ? along::outer : along::depth, lines <= 1 ? 0 : leading};
 }
-/// Of lines this many bytes apart, the first of which begins at a multiple of 16 bytes or does not.
+/// How lines are read that are this many bytes apart, the first of which begins at a multiple of 16 bytes or does not.
 constexpr row_access access_of(extent leading_bytes, bool first_is_chunk) {
     return leading_bytes % 16 == 0 && first_is_chunk ? row_access::chunks : row_access::elements;
 }
