@@ -38,11 +38,12 @@ static_assert(_MSVC_LANG >= 202002L, "halftone: needs C++20; compile with /std:c
 
 // Longer functions that are no templates have their bodies in NAME.body.hpp, which NAME.hpp includes at its end where HALFTONE_OUT_OF_LINE is
 // defined. It stands before each body. Without the library a body is inline; with it only src/functions.cpp reads them, which makes them
-// the library's, and saves other sources 20 to 37% of their time.
+// the library's, and saves other sources 20 to 37% of their time. There they are inline, too, so that a program in which one source has
+// HALFTONE_COMPILED and another has not may be linked: on Windows an inline definition beside one that is not is an error.
 #if !defined(HALFTONE_COMPILED)
 #define HALFTONE_OUT_OF_LINE inline
 #elif defined(HALFTONE_COMPILED_FUNCTIONS)
-#define HALFTONE_OUT_OF_LINE
+#define HALFTONE_OUT_OF_LINE inline __attribute__((used))
 #endif
 
 /// Marks a function that runs on the host and on the device.

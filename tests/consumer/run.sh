@@ -69,6 +69,11 @@ case ${1:-} in
             echo "compiled again although halftone::compiled has it"
             exit 1
         fi
+        # A source without HALFTONE_COMPILED may have the same functions; Windows links both where none is a strong definition.
+        if nm -C "$(find "$work/prefix" -name 'libhalftone_compiled.a')" | grep -E ' [TDB] .*halftone::'; then
+            echo "the library's functions are not inline: a source without HALFTONE_COMPILED does not link beside it on Windows"
+            exit 1
+        fi
         # Headers of another version do not find it, and none that compute otherwise.
         cp -r "$work/prefix/include" "$work/other"
         sed -i 's/\(HALFTONE_VERSION_PATCH\) .*/\1 99/' "$work/other/halftone/version.hpp"
