@@ -80,7 +80,7 @@ class graph {
     index make_block(std::size_t bytes);
     /// A block over memory of the user's.
     index make_block_over(const void* data, std::size_t bytes);
-    void retain_block(index id) { ++blocks_[at(id)].references; }
+    void retain_block(index id) noexcept { ++blocks_[at(id)].references; }
     void release_block(index id) noexcept;
     std::byte* data(index block) const { return blocks_[at(block)].data; }
     bool is_shared(index block) const { return blocks_[at(block)].references > 1; }
@@ -91,13 +91,13 @@ class graph {
     index make_leaf(index value, bool wants_gradient);
     /// A slot for the result of an operation that is being recorded.
     index make_result(index value, bool wants_gradient);
-    void retain(index slot) { ++slots_[at(slot)].handles, ++slots_[at(slot)].references; }
+    void retain(index slot) noexcept { ++slots_[at(slot)].handles, ++slots_[at(slot)].references; }
     void release(index slot) noexcept {
         if (--slots_[at(slot)].handles == 0) release_block(std::exchange(slots_[at(slot)].value, none));
         release_reference(slot);
     }
     /// A reference keeps the slot and its gradient alive, but not its value.
-    void retain_reference(index slot) { ++slots_[at(slot)].references; }
+    void retain_reference(index slot) noexcept { ++slots_[at(slot)].references; }
     void release_reference(index slot) noexcept;
     std::byte* value(index slot) const { return data(slots_[at(slot)].value); }
     index value_block(index slot) const { return slots_[at(slot)].value; }
@@ -227,7 +227,7 @@ class graph {
 
     // ---- lifetime: the tape and every handle keep the graph alive, so that a variable may outlive its tape
 
-    void hold() { ++holders_; }
+    void hold() noexcept { ++holders_; }
     void let_go() noexcept {
         if (--holders_ == 0) delete this;
     }

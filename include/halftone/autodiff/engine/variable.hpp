@@ -26,8 +26,8 @@ class handle {
   public:
     handle() = default;
     /// Takes over a reference of the caller's.
-    handle(detail::graph& owner, graph::index slot) : graph_(&owner), slot_(slot) { owner.hold(); }
-    handle(const handle& other) : graph_(other.graph_), slot_(other.slot_) {
+    handle(detail::graph& owner, graph::index slot) noexcept : graph_(&owner), slot_(slot) { owner.hold(); }
+    handle(const handle& other) noexcept : graph_(other.graph_), slot_(other.slot_) {
         if (graph_ == nullptr) return;
         graph_->hold();
         Slot::retain(*graph_, slot_);
@@ -44,9 +44,9 @@ class handle {
         graph_->let_go();
     }
 
-    detail::graph& graph() const { return *graph_; }
-    detail::graph::index slot() const { return slot_; }
-    bool is_empty() const { return graph_ == nullptr; }
+    detail::graph& graph() const noexcept { return *graph_; }
+    detail::graph::index slot() const noexcept { return slot_; }
+    bool is_empty() const noexcept { return graph_ == nullptr; }
 
   private:
     detail::graph* graph_ = nullptr;
@@ -54,11 +54,11 @@ class handle {
 };
 
 struct value_reference {
-    static void retain(graph& g, graph::index slot) { g.retain(slot); }
+    static void retain(graph& g, graph::index slot) noexcept { g.retain(slot); }
     static void release(graph& g, graph::index slot) noexcept { g.release(slot); }
 };
 struct slot_reference {
-    static void retain(graph& g, graph::index slot) { g.retain_reference(slot); }
+    static void retain(graph& g, graph::index slot) noexcept { g.retain_reference(slot); }
     static void release(graph& g, graph::index slot) noexcept { g.release_reference(slot); }
 };
 
@@ -74,17 +74,17 @@ class variable {
     static constexpr int rank = Rank;
 
     variable() = default;
-    variable(detail::graph& owner, detail::graph::index slot, const halftone::shape<Rank>& shape)
+    variable(detail::graph& owner, detail::graph::index slot, const halftone::shape<Rank>& shape) noexcept
         : handle_(owner, slot), shape_(shape) {}
 
-    const halftone::shape<Rank>& shape() const { return shape_; }
+    const halftone::shape<Rank>& shape() const noexcept { return shape_; }
     extent size() const { return shape_.size(); }
     /// The value as a view of the device's memory.
     halftone::view<T, Rank> view() const {
         return {reinterpret_cast<T*>(handle_.graph().value(handle_.slot())), shape_};
     }
     /// Whether it was default-constructed or moved from.
-    bool is_empty() const { return handle_.is_empty(); }
+    bool is_empty() const noexcept { return handle_.is_empty(); }
     /// Whether a backward pass computes its gradient: whether it depends on a parameter, or on a leaf that takes one.
     bool wants_gradient() const { return handle_.graph().wants_gradient(handle_.slot()); }
     /// The value of a scalar. On a GPU it waits for the device.
@@ -95,8 +95,8 @@ class variable {
         handle_.graph().memory().read(&value, view().data(), sizeof(T));
         return value;
     }
-    detail::graph& graph() const { return handle_.graph(); }
-    detail::graph::index slot() const { return handle_.slot(); }
+    detail::graph& graph() const noexcept { return handle_.graph(); }
+    detail::graph::index slot() const noexcept { return handle_.slot(); }
 
   private:
     detail::handle<detail::value_reference> handle_;
@@ -108,20 +108,20 @@ template <class T, int Rank>
 class gradient_of {
   public:
     gradient_of() = default;
-    explicit gradient_of(const variable<T, Rank>& v) : handle_(v.graph(), v.slot()), shape_(v.shape()) {
+    explicit gradient_of(const variable<T, Rank>& v) noexcept : handle_(v.graph(), v.slot()), shape_(v.shape()) {
         v.graph().retain_reference(v.slot());
     }
 
-    const halftone::shape<Rank>& shape() const { return shape_; }
+    const halftone::shape<Rank>& shape() const noexcept { return shape_; }
     /// Whether it was default-constructed or moved from.
-    bool is_empty() const { return handle_.is_empty(); }
+    bool is_empty() const noexcept { return handle_.is_empty(); }
     bool is_wanted() const { return handle_.graph().wants_gradient(handle_.slot()); }
     bool is_there() const { return handle_.graph().has_gradient(handle_.slot()); }
     halftone::view<T, Rank> view() const {
         return {reinterpret_cast<T*>(handle_.graph().gradient(handle_.slot())), shape_};
     }
-    detail::graph& graph() const { return handle_.graph(); }
-    detail::graph::index slot() const { return handle_.slot(); }
+    detail::graph& graph() const noexcept { return handle_.graph(); }
+    detail::graph::index slot() const noexcept { return handle_.slot(); }
 
   private:
     detail::handle<detail::slot_reference> handle_;
