@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What every other header includes: the check for C++20, the macros for functions that also run on a GPU, and the
-/// name of
-/// the inline namespace.
+/// What every other header includes: the check for C++20, the instruction sets of CPU kernels, the macros for functions that
+/// also run on a GPU, and the name of the inline namespace.
 ///
-///     namespace halftone {                 // every header opens the two namespaces one by one, so that ctags sees
-///     them
+///     namespace halftone {                 // every header opens the two namespaces one by one, so that ctags sees them
 ///     inline namespace HALFTONE_ABI {
 ///
-/// The inline namespace's name holds the version and every compiler flag that changes results or code (-ffast-math,
-/// HALFTONE_NO_RANGES), so that two
-/// libraries built with different flags or versions can be linked into one program without sharing a symbol.
+/// The inline namespace's name holds the version and every flag that changes results or code (-ffast-math,
+/// HALFTONE_NO_RANGES, HALFTONE_ONE_SET and its set), so that two libraries built with different flags or versions can be
+/// linked into one program without sharing a symbol.
 #pragma once
 
 #include <halftone/version.hpp>
@@ -21,18 +19,66 @@ static_assert(_MSVC_LANG >= 202002L, "halftone: needs C++20; compile with /std:c
 #error "halftone: needs C++20; compile with -std=c++20"
 #endif
 
-#if defined(__FAST_MATH__) && defined(HALFTONE_NO_RANGES)
-#define HALFTONE_ABI v0_1_0_fast_math_no_ranges
-#elif defined(__FAST_MATH__)
-#define HALFTONE_ABI v0_1_0_fast_math
-#elif defined(HALFTONE_NO_RANGES)
-#define HALFTONE_ABI v0_1_0_no_ranges
+// Which sets of exec/cpu/isa.hpp kernels are compiled for, 1 or 0 each. On x86-64 these are all: a program chooses among them where
+// it runs. HALFTONE_ONE_SET leaves the best one that the compiler's flags allow, and its matrix units: it compiles in less time, and
+// runs on such processors alone.
+#if !defined(__x86_64__)
+#define HALFTONE_PORTABLE 1
+#define HALFTONE_AVX2 0
+#define HALFTONE_AVX512 0
+#define HALFTONE_AVX512_BF16 0
+#define HALFTONE_AMX 0
+#define HALFTONE_ABI_SET
+#elif !defined(HALFTONE_ONE_SET)
+#define HALFTONE_PORTABLE 1
+#define HALFTONE_AVX2 1
+#define HALFTONE_AVX512 1
+#define HALFTONE_AVX512_BF16 1
+#define HALFTONE_AMX 1
+#define HALFTONE_ABI_SET
+#elif defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
+#define HALFTONE_PORTABLE 0
+#define HALFTONE_AVX2 0
+#define HALFTONE_AVX512 1
+#if !defined(__AVX512BF16__)
+#define HALFTONE_AVX512_BF16 0
+#define HALFTONE_AMX 0
+#define HALFTONE_ABI_SET _avx512
+#elif !defined(__AMX_BF16__)
+#define HALFTONE_AVX512_BF16 1
+#define HALFTONE_AMX 0
+#define HALFTONE_ABI_SET _avx512_bf16
 #else
-#define HALFTONE_ABI v0_1_0
+#define HALFTONE_AVX512_BF16 1
+#define HALFTONE_AMX 1
+#define HALFTONE_ABI_SET _amx
+#endif
+#elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+#define HALFTONE_PORTABLE 0
+#define HALFTONE_AVX2 1
+#define HALFTONE_AVX512 0
+#define HALFTONE_AVX512_BF16 0
+#define HALFTONE_AMX 0
+#define HALFTONE_ABI_SET _avx2
+#else
+#error "halftone: HALFTONE_ONE_SET takes the instruction set of the compiler's flags: give -march=native, or -march=x86-64-v3 or later"
 #endif
 
+#if defined(__FAST_MATH__) && defined(HALFTONE_NO_RANGES)
+#define HALFTONE_ABI_FLAGS _fast_math_no_ranges
+#elif defined(__FAST_MATH__)
+#define HALFTONE_ABI_FLAGS _fast_math
+#elif defined(HALFTONE_NO_RANGES)
+#define HALFTONE_ABI_FLAGS _no_ranges
+#else
+#define HALFTONE_ABI_FLAGS
+#endif
+#define HALFTONE_JOINED(version, flags, set) version##flags##set
+#define HALFTONE_JOIN(version, flags, set) HALFTONE_JOINED(version, flags, set)
+#define HALFTONE_ABI HALFTONE_JOIN(v0_1_0, HALFTONE_ABI_FLAGS, HALFTONE_ABI_SET)
+
 // The library halftone::compiled is built without these flags, by compilers that know `extern template`. With any other compiler or flags every template is compiled where it is used.
-#if defined(__FAST_MATH__) || defined(HALFTONE_NO_RANGES) || defined(_MSC_VER) || !defined(__GNUC__)
+#if defined(__FAST_MATH__) || defined(HALFTONE_NO_RANGES) || defined(HALFTONE_ONE_SET) || defined(_MSC_VER) || !defined(__GNUC__)
 #undef HALFTONE_COMPILED
 #endif
 

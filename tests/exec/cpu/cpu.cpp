@@ -190,7 +190,7 @@ TEST_CASE("cpu: options") {
             CHECK(ht::cpu{{.threads = 1, .instruction_set = set}}.instruction_set() == set);
         } else {
             CHECK_THROWS_WITH_AS((ht::cpu{{.threads = 1, .instruction_set = set}}),
-                                 (std::string("cpu: this processor lacks ") + ht::name(set)).c_str(),
+                                 (std::string("cpu: its instruction set is ") + ht::name(set) + ", which this processor lacks").c_str(),
                                  ht::argument_error);
         }
     }

@@ -13,7 +13,7 @@ HALFTONE_OUT_OF_LINE cpu::cpu(const cpu_options& options)
       workspace_(*memory_, options.workspace),
       set_(options.instruction_set ? *options.instruction_set : default_isa()) {
     memory_->set_arenas(options.arenas);
-    if (!supports(set_)) fail<argument_error>("cpu: this processor lacks ", name(set_));
+    detail::check_isa("cpu: its instruction set is", set_);
     if (options.threads < 0 || options.threads > 4096)
         fail<argument_error>("cpu: ", options.threads, " threads; expected 0 (all cores) to 4096");
     if (options.executor == nullptr) {

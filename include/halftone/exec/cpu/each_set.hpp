@@ -41,15 +41,18 @@
 #error "halftone: each_set.hpp: define HALFTONE_BODY as the file to include for each instruction set"
 #else
 
+// The order matters: each of these files ends a region or begins the next.
+#if HALFTONE_PORTABLE
 #include <halftone/exec/cpu/set/portable.hpp>
 #include HALFTONE_BODY
 #include <halftone/exec/cpu/set/end.hpp>
-
-#if defined(__x86_64__)
+#endif
+#if HALFTONE_AVX2
 #include <halftone/exec/cpu/set/avx2.hpp>
 #include HALFTONE_BODY
 #include <halftone/exec/cpu/set/end.hpp>
-// The order matters: each of these files ends a region or begins the next.
+#endif
+#if HALFTONE_AVX512
 #include <halftone/exec/cpu/set/avx512.hpp>
 #include HALFTONE_BODY
 #include <halftone/exec/cpu/set/end.hpp>

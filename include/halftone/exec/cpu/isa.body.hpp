@@ -19,13 +19,33 @@ HALFTONE_OUT_OF_LINE isa parse_isa(const char* text) {
 
 /// Reads HALFTONE_ISA.
 HALFTONE_OUT_OF_LINE isa default_isa() {
-    const detail::processor here = detail::inspect_processor();
     const char* text = std::getenv("HALFTONE_ISA");
-    if (text == nullptr || *text == '\0') return here.preferred;
-    const isa set = parse_isa(text);
-    if (set > here.best) fail<argument_error>("isa: HALFTONE_ISA is ", text, ", which this processor lacks");
-    return set;
+    if (text != nullptr && *text != '\0') {
+        const isa set = parse_isa(text);
+        detail::check_isa("isa: HALFTONE_ISA is", set);
+        return set;
+    }
+    // The highest set of this program that is not above the preferred one, or its lowest, which is then refused.
+    const isa preferred = detail::inspect_processor().preferred;
+    const isa* best = nullptr;
+    for (const isa& set : every_isa) {
+        if (!is_compiled(set)) continue;
+        if (best != nullptr && set > preferred) break;
+        best = &set;
+    }
+    detail::check_isa("isa: HALFTONE_ONE_SET compiled", *best);
+    return *best;
 }
+
+namespace detail {
+
+HALFTONE_OUT_OF_LINE void check_isa(const char* subject, isa set) {
+    if (!is_compiled(set))
+        fail<argument_error>(subject, " ", name(set), ", which this program lacks: HALFTONE_ONE_SET compiled another");
+    if (!supports(set)) fail<argument_error>(subject, " ", name(set), ", which this processor lacks");
+}
+
+}  // namespace detail
 
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

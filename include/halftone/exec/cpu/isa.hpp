@@ -8,6 +8,9 @@
 ///
 ///     HALFTONE_ISA=avx2 ./train_gpt          // every kernel as on a processor without AVX-512
 ///
+/// With HALFTONE_ONE_SET a binary contains one set, that of the compiler's flags (`g++ -march=native -DHALFTONE_ONE_SET`), and
+/// its matrix units: it compiles in less time, and runs on such processors alone.
+///
 /// Sets are ordered: a processor that supports one supports all before it.
 #pragma once
 
@@ -43,6 +46,12 @@ inline constexpr isa every_isa[] = {isa::portable, isa::avx2, isa::avx512, isa::
 constexpr const char* name(isa set) {
     constexpr const char* names[] = {"portable", "avx2", "avx512", "avx512_bf16", "amx"};
     return names[static_cast<int>(set)];
+}
+
+/// Whether this program has kernels for the set: for all, or with HALFTONE_ONE_SET for one, and its matrix units.
+constexpr bool is_compiled(isa set) {
+    constexpr bool sets[] = {HALFTONE_PORTABLE, HALFTONE_AVX2, HALFTONE_AVX512, HALFTONE_AVX512_BF16, HALFTONE_AMX};
+    return sets[static_cast<int>(set)];
 }
 
 /// The set of that name. Throws argument_error for any other text.
@@ -104,12 +113,20 @@ inline processor inspect_processor() { return {}; }
 
 }  // namespace detail
 
-/// Whether this processor and its operating system can execute the set.
-inline bool supports(isa set) { return set <= detail::inspect_processor().best; }
+/// Whether this program has the set, and this processor and its operating system can execute it.
+inline bool supports(isa set) { return is_compiled(set) && set <= detail::inspect_processor().best; }
 
 /// The set of a context whose options name none: that of HALFTONE_ISA if it is set, otherwise the fastest one here.
-/// Throws argument_error if the variable names an unknown set or one that this processor lacks.
+/// Throws argument_error if the variable names an unknown set, or one that this program or this processor lacks, and where
+/// this processor has none of the program's sets.
 isa default_isa();
+
+namespace detail {
+
+/// Throws argument_error, with a sentence that begins with `subject`, unless supports(set).
+void check_isa(const char* subject, isa set);
+
+}  // namespace detail
 
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

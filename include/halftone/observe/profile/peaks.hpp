@@ -28,7 +28,7 @@
 #define HALFTONE_BODY <halftone/observe/profile/peak.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>
 
-#if defined(__x86_64__)
+#if HALFTONE_AVX512_BF16
 #include <halftone/exec/cpu/set/avx512_bf16.hpp>
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -70,8 +70,9 @@ inline void stream_copy(std::byte* to, const std::byte* from, std::size_t n) {
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
 #include <halftone/exec/cpu/set/end.hpp>
+#endif
 
-// The order of these two inclusions matters.
+#if HALFTONE_AMX
 #include <halftone/exec/cpu/set/amx.hpp>
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -156,7 +157,7 @@ inline double peak_of_copies(cpu& device, double seconds, std::size_t copied) {
                });
     };
     double peak = copied_by([](std::byte* a, const std::byte* b, std::size_t n) { std::memcpy(a, b, n); });
-#if defined(__x86_64__)
+#if HALFTONE_AVX512_BF16
     if (device.instruction_set() >= isa::avx512_bf16)
         peak = std::max(peak, copied_by(&avx512_bf16::stream_copy));
 #endif
@@ -183,19 +184,20 @@ inline machine_peaks measure_peaks(cpu& device, double seconds = 0.8, std::size_
     machine_peaks p;
     for (double& rate : p.flops) rate = fp32;
     p.flops[static_cast<int>(arithmetic::fp64)] = fp32 / 2;
-#if defined(__x86_64__)
-    double& bf16 = p.flops[static_cast<int>(arithmetic::bf16)];
     const auto pairs = detail::peak_operands<bfloat16>(4 * 16 * 32, 2);
-    if (device.instruction_set() == isa::amx) {
-        bf16 = threads * static_cast<double>(count) * 4 * 2 * 16 * 16 * 32 /
-               detail::least_seconds(device, part, [&](extent t) {
-                   sink[static_cast<std::size_t>(t)] = amx::tile_peak(count, pairs.data());
+    // The floating-point operations of all threads in a second, each of which executes `operations` in each turn of body(count, pairs).
+    [[maybe_unused]] const auto rate = [&](double operations, auto body) {
+        return threads * static_cast<double>(count) * operations / detail::least_seconds(device, part, [&](extent t) {
+                   sink[static_cast<std::size_t>(t)] = body(count, pairs.data());
                });
-    } else if (device.instruction_set() >= isa::avx512_bf16) {
-        bf16 = threads * static_cast<double>(count) * 24 * 64 / detail::least_seconds(device, part, [&](extent t) {
-                   sink[static_cast<std::size_t>(t)] = avx512_bf16::pair_peak(count, pairs.data());
-               });
-    }
+    };
+#if HALFTONE_AVX512_BF16
+    if (device.instruction_set() == isa::avx512_bf16)
+        p.flops[static_cast<int>(arithmetic::bf16)] = rate(24 * 64, &avx512_bf16::pair_peak);
+#endif
+#if HALFTONE_AMX
+    if (device.instruction_set() == isa::amx)
+        p.flops[static_cast<int>(arithmetic::bf16)] = rate(4 * 2 * 16 * 16 * 32, &amx::tile_peak);
 #endif
     p.bytes = detail::peak_of_copies(device, part, copied);
     return p;

@@ -13,7 +13,7 @@
 #include <halftone/number/float8.hpp>
 #include <halftone/number/tfloat32.hpp>
 
-#if defined(__x86_64__)
+#if HALFTONE_AVX2
 #include <immintrin.h>
 
 #include <halftone/exec/cpu/set/avx2.hpp>
@@ -421,13 +421,5 @@ HALFTONE_INLINE void transpose(f32* rows) {
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
 #include <halftone/exec/cpu/set/end.hpp>
-
-#else
-
-namespace halftone {
-inline namespace HALFTONE_ABI {
-namespace avx2 = portable;
-}  // namespace HALFTONE_ABI
-}  // namespace halftone
 
 #endif

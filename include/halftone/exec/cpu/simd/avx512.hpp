@@ -13,7 +13,7 @@
 #include <halftone/number/float8.hpp>
 #include <halftone/number/tfloat32.hpp>
 
-#if defined(__x86_64__)
+#if HALFTONE_AVX512
 #include <immintrin.h>
 
 #include <halftone/exec/cpu/set/avx512.hpp>
@@ -481,13 +481,5 @@ HALFTONE_INLINE void transpose(f32* rows) {
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
 #include <halftone/exec/cpu/set/end.hpp>
-
-#else
-
-namespace halftone {
-inline namespace HALFTONE_ABI {
-namespace avx512 = portable;
-}  // namespace HALFTONE_ABI
-}  // namespace halftone
 
 #endif

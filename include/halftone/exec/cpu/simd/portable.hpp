@@ -7,12 +7,13 @@
 #include <cstring>
 #include <type_traits>
 
-#include <halftone/config.hpp>
+#include <halftone/exec/cpu/body_names.hpp>
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/float16.hpp>
 #include <halftone/number/float8.hpp>
 #include <halftone/number/tfloat32.hpp>
 
+#if HALFTONE_PORTABLE
 #if defined(__x86_64__)
 #include <emmintrin.h>
 #endif
@@ -350,3 +351,4 @@ HALFTONE_INLINE void transpose(f32* rows) {
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
 #include <halftone/exec/cpu/set/end.hpp>
+#endif

@@ -11,7 +11,7 @@
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/tensor/shape.hpp>
 
-#if defined(__x86_64__)
+#if HALFTONE_AMX
 #include <immintrin.h>
 
 #include <halftone/exec/cpu/set/amx.hpp>

@@ -14,6 +14,7 @@
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/tensor/shape.hpp>
 
+#if HALFTONE_PORTABLE
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace portable {
@@ -63,3 +64,4 @@ struct tile_block {
 }  // namespace portable
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
+#endif

@@ -19,7 +19,7 @@
 #define HALFTONE_BODY <halftone/kernel/attention/cpu.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>
 
-#if defined(__x86_64__)
+#if HALFTONE_AVX512_BF16
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace avx512_bf16 {
@@ -74,7 +74,7 @@ attention_engine<T> attention_engine_for(const cpu& device) {
         device.select(&portable::attention_store<T>, &avx2::attention_store<T>, &avx512::attention_store<T>),
         device.select(&portable::attention_store_transposed<T>, &avx2::attention_store_transposed<T>,
                       &avx512::attention_store_transposed<T>)};
-#if defined(__x86_64__)
+#if HALFTONE_AVX512_BF16
     if (uses_pairs<Compute>(device.instruction_set())) {
         engine.any_not_finite = &avx512_bf16::attention_any_not_finite<avx512_bf16::pair_operands>;
         engine.softmax = &avx512_bf16::attention_softmax<avx512_bf16::pair_operands>;

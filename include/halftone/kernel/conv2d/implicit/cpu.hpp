@@ -414,7 +414,7 @@ struct implicit_conv2d<cpu> {
     /// The function that fills planes of the unit's elements.
     template <class Compute, class X>
     static implicit_cpu::fill_planes* fill_elements_of(const cpu& device, [[maybe_unused]] bool pairs) {
-#if defined(__x86_64__)
+#if HALFTONE_AVX512_BF16
         if constexpr (std::is_same_v<Compute, bfloat16>) {
             if (pairs) return &avx512_bf16::fill_half_planes<X>;
         }
@@ -422,7 +422,7 @@ struct implicit_conv2d<cpu> {
         return fill_of<Compute, X>(device, false);
     }
     static implicit_cpu::copy_columns* copy_elements_of(const cpu& device, [[maybe_unused]] bool pairs) {
-#if defined(__x86_64__)
+#if HALFTONE_AVX512_BF16
         if (pairs) return &avx512_bf16::copy_column_halves;
 #endif
         return device.select(&portable::copy_column_words, &avx2::copy_column_words, &avx512::copy_column_words);
@@ -476,7 +476,7 @@ struct implicit_conv2d<cpu> {
     }
     template <class Compute, class X>
     static implicit_cpu::fill_planes* fill_of(const cpu& device, [[maybe_unused]] bool pairs) {
-#if defined(__x86_64__)
+#if HALFTONE_AVX512_BF16
         if constexpr (std::is_same_v<Compute, bfloat16>) {
             if (pairs) return &avx512_bf16::fill_pair_planes<X>;
         }
@@ -486,7 +486,7 @@ struct implicit_conv2d<cpu> {
     }
     template <class Compute, class W>
     static implicit_cpu::pack_taps* pack_of(const cpu& device, [[maybe_unused]] bool pairs) {
-#if defined(__x86_64__)
+#if HALFTONE_AVX512_BF16
         if constexpr (std::is_same_v<Compute, bfloat16>) {
             if (pairs) return &avx512_bf16::pack_pair_taps<W>;
         }

@@ -14,12 +14,14 @@
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
+#if HALFTONE_PORTABLE
 namespace portable {
 using even_picker = even_one_by_one;
 using word_picker = word_by_word;
 using tap_picker = lane_by_lane;
 }  // namespace portable
-#if defined(__x86_64__)
+#endif
+#if HALFTONE_AVX2
 namespace avx2 {
 using even_picker = even_one_by_one;
 using word_picker = word_by_word;
@@ -29,7 +31,7 @@ using tap_picker = lane_by_lane;
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
 
-#if defined(__x86_64__)
+#if HALFTONE_AVX512
 #include <halftone/exec/cpu/set/avx512.hpp>
 namespace halftone {
 inline namespace HALFTONE_ABI {

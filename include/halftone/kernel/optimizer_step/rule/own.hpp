@@ -22,8 +22,9 @@
 #include <halftone/kernel/optimizer_step/optimizer_step.hpp>
 #include <halftone/kernel/optimizer_step/rule/in_double.hpp>
 
-/// One function for each type V; attributes select the instructions, as exec/cpu/set/ does for the library's bodies.
-#if defined(__x86_64__)
+/// One function for each type V; attributes select the instructions, as exec/cpu/set/ does for the library's bodies. Where one set is
+/// compiled, `portable` is a name of it, and the compiler's flags select them.
+#if HALFTONE_PORTABLE && HALFTONE_AVX512
 #define HALFTONE_UPDATE(RULE, ...)                                                                                    \
     HALFTONE_UPDATE_FOR(RULE, ::halftone::portable, ::halftone::portable::f32, HALFTONE_INLINE, __VA_ARGS__)          \
     HALFTONE_UPDATE_FOR(RULE, ::halftone::avx2, ::halftone::avx2::f32,                                                \

@@ -11,7 +11,7 @@
 #include <halftone/kernel/matmul/cpu/unit/prefetch.hpp>
 #include <halftone/number/integer.hpp>
 
-#if defined(__x86_64__)
+#if HALFTONE_AVX512_BF16
 #include <halftone/exec/cpu/set/avx512_bf16.hpp>
 namespace halftone {
 inline namespace HALFTONE_ABI {

@@ -32,7 +32,7 @@ bool uses_pairs(isa set) {
     return std::is_same_v<Compute, bfloat16> && set >= isa::avx512_bf16;
 }
 
-#if defined(__x86_64__)
+#if HALFTONE_AMX
 /// Tiles of AMX, four of 16 x 16 sums.
 inline product_unit amx_bf16_unit() {
     return {.rows = 32,
@@ -45,6 +45,8 @@ inline product_unit amx_bf16_unit() {
                                                   .store_rounded = &avx512_bf16::store_rows},
             .worker = product_unit::worker_functions{.begin = &amx::enter_tiles, .end = &amx::leave_tiles}};
 }
+#endif
+#if HALFTONE_AVX512_BF16
 /// VDPBF16PS: vectors of 16 sums, each of which takes a pair of k at once.
 inline product_unit avx512_bf16_unit() {
     using namespace avx512_bf16;
@@ -88,9 +90,11 @@ inline product_unit fma_unit(const cpu& device) {
 /// The unit of products of what is rounded to Compute.
 template <class Compute>
 product_unit unit_for(const cpu& device) {
-#if defined(__x86_64__)
-    if (uses_pairs<Compute>(device.instruction_set()))
-        return device.instruction_set() == isa::amx ? amx_bf16_unit() : avx512_bf16_unit();
+#if HALFTONE_AMX
+    if (uses_pairs<Compute>(device.instruction_set()) && device.instruction_set() == isa::amx) return amx_bf16_unit();
+#endif
+#if HALFTONE_AVX512_BF16
+    if (uses_pairs<Compute>(device.instruction_set())) return avx512_bf16_unit();
 #endif
     return fma_unit(device);
 }
@@ -98,14 +102,17 @@ product_unit unit_for(const cpu& device) {
 /// How that unit packs a first operand of T, and nothing that the second one alone needs: what nobody calls is not compiled.
 template <class Compute, class T>
 a_packing<T> packing_of_a(const cpu& device) {
-#if defined(__x86_64__)
+#if HALFTONE_AVX512_BF16
     const isa set = device.instruction_set();
     if (uses_pairs<Compute>(set)) {
         return {.pack = &avx512_bf16::pack_a_bf16<T>,
                 .has_unit_type = std::is_same_v<T, bfloat16>,
                 .pack_k_major = set == isa::amx ? no_function : &avx512_bf16::pack_a_pairs<T>};
     }
-    pack_k_major_of_a* const k_major = set >= isa::avx512 ? &avx512::pack_a_k_major<Compute, T> : no_function;
+#endif
+#if HALFTONE_AVX512
+    pack_k_major_of_a* const k_major =
+        device.instruction_set() >= isa::avx512 ? &avx512::pack_a_k_major<Compute, T> : no_function;
 #else
     pack_k_major_of_a* const k_major = no_function;
 #endif
@@ -118,7 +125,7 @@ a_packing<T> packing_of_a(const cpu& device) {
 /// How the unit for Compute packs a second operand of T.
 template <class Compute, class T>
 b_packing<T> packing_of_b(const cpu& device) {
-#if defined(__x86_64__)
+#if HALFTONE_AVX512_BF16
     const isa set = device.instruction_set();
     if (uses_pairs<Compute>(set)) {
         return {.pack = &avx512_bf16::pack_b_bf16<T>,

@@ -7,7 +7,7 @@
 #include <halftone/kernel/matmul/cpu/unit/fma_packing.hpp>
 #include <halftone/kernel/matmul/cpu/unit/operands.hpp>
 
-#if defined(__x86_64__)
+#if HALFTONE_AVX512
 #include <halftone/exec/cpu/set/avx512.hpp>
 namespace halftone {
 inline namespace HALFTONE_ABI {

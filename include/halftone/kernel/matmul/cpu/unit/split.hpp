@@ -63,7 +63,7 @@ struct split_tile_additions {
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
 
-#if defined(__x86_64__)
+#if HALFTONE_AMX
 // The body in the region, not in the order of the alphabet.
 // clang-format off
 #include <halftone/exec/cpu/set/amx.hpp>
@@ -84,7 +84,7 @@ bool multiplies_pieces(isa set) {
 /// The unit of matmul.
 template <class Compute>
 product_unit matmul_unit_for(const cpu& device) {
-#if defined(__x86_64__)
+#if HALFTONE_AMX
     if constexpr (split_pieces<Compute> > 1) {
         constexpr int pieces = split_pieces<Compute>;
         if (multiplies_pieces<Compute>(device.instruction_set())) {
@@ -106,7 +106,7 @@ product_unit matmul_unit_for(const cpu& device) {
 /// How it packs its first operand.
 template <class Compute, class T>
 a_packing<T> matmul_packing_of_a(const cpu& device) {
-#if defined(__x86_64__)
+#if HALFTONE_AMX
     if constexpr (split_pieces<Compute> > 1) {
         if (multiplies_pieces<Compute>(device.instruction_set()))
             return {.pack = &avx512::pack_a_split<Compute, split_pieces<Compute>, T>};
@@ -118,7 +118,7 @@ a_packing<T> matmul_packing_of_a(const cpu& device) {
 /// How the unit for Compute, which may split operands, packs its second operand of T.
 template <class Compute, class T>
 b_packing<T> matmul_packing_of_b(const cpu& device) {
-#if defined(__x86_64__)
+#if HALFTONE_AMX
     if constexpr (split_pieces<Compute> > 1) {
         if (multiplies_pieces<Compute>(device.instruction_set()))
             return {.pack = &avx512::pack_b_split<Compute, split_pieces<Compute>, T>};

@@ -17,7 +17,7 @@
 #include <halftone/number/integer.hpp>
 #include <halftone/number/split.hpp>
 
-#if defined(__x86_64__)
+#if HALFTONE_AVX512
 #include <halftone/exec/cpu/set/avx512.hpp>
 namespace halftone {
 inline namespace HALFTONE_ABI {

@@ -11,7 +11,7 @@
 #include <halftone/kernel/matmul/cpu/unit/prefetch.hpp>
 #include <halftone/kernel/matmul/cpu/unit/split_packing.hpp>
 
-#if defined(__x86_64__)
+#if HALFTONE_AMX
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace HALFTONE_SET {

@@ -11,7 +11,7 @@
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/tensor/shape.hpp>
 
-#if defined(__x86_64__)
+#if HALFTONE_AMX
 // The body in the region, not in the order of the alphabet.
 // clang-format off
 #include <halftone/exec/cpu/set/amx.hpp>
