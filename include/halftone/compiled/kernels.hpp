@@ -192,10 +192,8 @@ HALFTONE_GRADIENTS(bfloat16);
 HALFTONE_GRADIENTS(float16);
 #undef HALFTONE_GRADIENTS
 
-#define HALFTONE_CONVERSION(X, Y)                                                                      \
-    HALFTONE_COMPILED_ELEMENTS HALFTONE_INSTANCE(portable::convert_rows<portable::converts_on, X, Y>); \
-    HALFTONE_COMPILED_ELEMENTS HALFTONE_INSTANCE(avx2::convert_rows<avx2::converts_on, X, Y>);         \
-    HALFTONE_COMPILED_ELEMENTS HALFTONE_INSTANCE(avx512::convert_rows<avx512::converts_on, X, Y>);     \
+#define HALFTONE_CONVERSION(X, Y)                                            \
+    HALFTONE_OF_SETS(HALFTONE_COMPILED_ELEMENTS, convert_rows, false, X, Y); \
     HALFTONE_OF_SETS(HALFTONE_COMPILED_ELEMENTS, dropout_elements, X, Y)
 HALFTONE_CONVERSION(float, float);
 HALFTONE_CONVERSION(float, bfloat16);

@@ -104,8 +104,7 @@ void round_on(Device& device, const From* from, extent count, To* to, extent len
 template <class Wide, class Device, class Wire, class T>
 void add_on(Device& device, int ranks, const Wire* pieces, T* sum, extent count) {
     if constexpr (std::is_same_v<Device, cpu> && std::is_same_v<Wide, float> && are_in_vectors<Wire, T>) {
-        const auto body =
-            device.select(&portable::add_ranks<Wire, T>, &avx2::add_ranks<Wire, T>, &avx512::add_ranks<Wire, T>);
+        const auto body = device.select(HALFTONE_EACH_SET(add_ranks<Wire, T>));
         const kernel::row_partition partition = kernel::partition_rows(count, ranks);
         device.parallel_for(partition.count, [&](extent piece) {
             const extent first = partition.begin(piece);

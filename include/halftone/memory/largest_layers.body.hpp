@@ -25,10 +25,13 @@ HALFTONE_OUT_OF_LINE std::string largest_layers(const std::vector<store_entry>& 
             at->second += bytes;
         }
     }
-    std::stable_sort(layers.begin(), layers.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
     std::string text;
-    for (std::size_t i = 0; i < std::min<std::size_t>(3, layers.size()); ++i)
-        text += (i == 0 ? "" : ", ") + layers[i].first + ' ' + std::to_string(layers[i].second);
+    for (int i = 0; i < 3 && !layers.empty(); ++i) {
+        const auto largest = std::max_element(layers.begin(), layers.end(),
+                                              [](const auto& a, const auto& b) { return a.second < b.second; });
+        text += (i == 0 ? "" : ", ") + largest->first + ' ' + std::to_string(largest->second);
+        layers.erase(largest);
+    }
     return text;
 }
 

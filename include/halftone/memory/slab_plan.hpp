@@ -16,7 +16,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -64,14 +63,16 @@ inline slab_plan slab_plan::of(std::vector<event> events, const std::vector<std:
             live -= b.bytes;
         }
     }
+    std::vector<std::pair<std::size_t, std::int32_t>> ranked(plan.blocks.size());
     std::vector<std::int32_t> order(plan.blocks.size());
     std::vector<block> best;
     const auto better_by = [&](const auto& weight) {
         if (!best.empty() && plan.bytes == plan.peak_live) return;
-        std::iota(order.begin(), order.end(), 0);
-        std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
-            return weight(plan.blocks[static_cast<std::size_t>(a)]) > weight(plan.blocks[static_cast<std::size_t>(b)]);
-        });
+        // The heaviest first, equal ones as they are: pairs of one type are sorted by code that is compiled once.
+        for (std::size_t i = 0; i < ranked.size(); ++i)
+            ranked[i] = {~weight(plan.blocks[i]), static_cast<std::int32_t>(i)};
+        std::sort(ranked.begin(), ranked.end());
+        for (std::size_t i = 0; i < ranked.size(); ++i) order[i] = ranked[i].second;
         const std::size_t bytes = plan.place(order);
         if (best.empty() || bytes < plan.bytes) {
             best = plan.blocks;

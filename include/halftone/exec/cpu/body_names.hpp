@@ -49,3 +49,6 @@ namespace avx512 = portable;
 
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
+
+/// The bodies of that name of all instruction sets, for `cpu::select`: HALFTONE_EACH_SET(sum_piece<E, X>).
+#define HALFTONE_EACH_SET(...) &portable::__VA_ARGS__, &avx2::__VA_ARGS__, &avx512::__VA_ARGS__

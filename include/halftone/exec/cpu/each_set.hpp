@@ -8,7 +8,7 @@
 ///
 /// It then has portable::sum_piece, avx2::sum_piece and avx512::sum_piece; `cpu::select` chooses one for the processor:
 ///
-///     const auto body = device.select(&portable::sum_piece<E, X>, &avx2::sum_piece<E, X>, &avx512::sum_piece<E, X>);
+///     const auto body = device.select(HALFTONE_EACH_SET(sum_piece<E, X>));
 ///
 /// A body is a header named *.simd.hpp, such as kernel/sum/cpu.simd.hpp, a short one:
 ///

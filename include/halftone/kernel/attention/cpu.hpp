@@ -126,13 +126,8 @@ struct attention<cpu> {
     static detail::attention_mod_bodies mod_bodies(const cpu& device, const detail::attention_mod_expressions<E>& e,
                                                    const detail::pair_dropout& dropout) {
         using expressions = detail::attention_mod_expressions<E>;
-        return {&e,
-                device.select(&portable::attention_modify<expressions>, &avx2::attention_modify<expressions>,
-                              &avx512::attention_modify<expressions>),
-                device.select(&portable::attention_modify_gradients<expressions>,
-                              &avx2::attention_modify_gradients<expressions>,
-                              &avx512::attention_modify_gradients<expressions>),
-                &expressions::hides,
+        return {&e, device.select(HALFTONE_EACH_SET(attention_modify<expressions>)),
+                device.select(HALFTONE_EACH_SET(attention_modify_gradients<expressions>)), &expressions::hides,
                 dropout};
     }
     /// The extents that determine the layout of scratch memory.

@@ -41,7 +41,7 @@ struct float_operands {
 };
 
 /// Whether one of `rows` rows of packed operands, `stride` elements apart, holds an infinity or a NaN.
-template <class Format>
+template <class Compute, class Format = float_operands<Compute>>
 bool attention_any_not_finite(const void* operands, extent rows, extent width, extent stride) {
     const auto* row = static_cast<const typename Format::element*>(operands);
     for (extent i = 0; i < rows; ++i, row += stride) {
@@ -95,7 +95,7 @@ HALFTONE_INLINE void attention_mask_scores(float* scores, extent visible, extent
 /// Updates the running softmax by one tile of scores (Milakov and Gimelshein 2018): the weights 2^(scale (score -
 /// maximum)) go to an a block, their sums and the new maxima to the rows' state, and the partial sums of o are rescaled
 /// to the new maximum.
-template <class Format>
+template <class Compute, class Format = float_operands<Compute>>
 void attention_softmax(const detail::attention_score_tile& t) {
     constexpr extent step = 2 * f32::lanes, most = detail::attention_group_rows;
     auto* const weights = static_cast<typename Format::element*>(t.weights);
@@ -232,7 +232,7 @@ void attention_query_terms(extent rows, extent padded, extent width, const T* o,
 
 /// From one panel of transposed scores and of the weights' gradients (keys x queries), computes the weights p and the
 /// scores' gradients p (dp - dot), into a blocks for dv and dk; the latter also into a panel of b for dq.
-template <class Format>
+template <class Compute, class Format = float_operands<Compute>>
 void attention_score_gradients(const detail::attention_score_gradient_tile& t) {
     using element = typename Format::element;
     constexpr extent columns = 2 * f32::lanes;

@@ -24,8 +24,7 @@ namespace axis_cpu {
 using sharing = void (*)(const float* x, extent count, const float* p, const float* q, bool is_row, float* to);
 template <axis_operation Operation>
 sharing sharing_of(const cpu& device) {
-    return device.select(&portable::share_block<Operation>, &avx2::share_block<Operation>,
-                         &avx512::share_block<Operation>);
+    return device.select(HALFTONE_EACH_SET(share_block<Operation>));
 }
 sharing sharing_of(const cpu& device, axis_operation operation);
 

@@ -48,7 +48,7 @@ void for_blocks(cpu& device, const channel_sets& sets, const Block& block) {
 
 inline void apply(cpu& device, const channel_sets& sets, const source& x, const segment_line<float>* table,
                   const sink& y) {
-    const auto body = device.select(&portable::apply_line, &avx2::apply_line, &avx512::apply_line);
+    const auto body = device.select(HALFTONE_EACH_SET(apply_line));
     for_blocks(device, sets, [&](extent segment, extent first, extent count, worker& w) {
         body(x.floats(first, 1, count, w.x), count, table[segment], w.to);
         y.put(w.to, count, first);
@@ -57,7 +57,7 @@ inline void apply(cpu& device, const channel_sets& sets, const source& x, const 
 
 inline void sum(cpu& device, const channel_sets& sets, const source& x, const float* mean, const source& dy,
                 segment_sums<float>* sums) {
-    const auto body = device.select(&portable::sum_slopes, &avx2::sum_slopes, &avx512::sum_slopes);
+    const auto body = device.select(HALFTONE_EACH_SET(sum_slopes));
     const row_partition partition = partition_rows(sets.segments(), sets.area);
     device.parallel_for(partition.count, sizeof(worker), [&](extent piece, std::byte* scratch) {
         worker& w = *reinterpret_cast<worker*>(scratch);
@@ -78,7 +78,7 @@ inline void sum(cpu& device, const channel_sets& sets, const source& x, const fl
 
 inline void input_gradient(cpu& device, const channel_sets& sets, const source& x, const source& dy,
                            const segment_slope<float>* table, const sink& dx, write_mode mode) {
-    const auto body = device.select(&portable::apply_slope, &avx2::apply_slope, &avx512::apply_slope);
+    const auto body = device.select(HALFTONE_EACH_SET(apply_slope));
     for_blocks(device, sets, [&](extent segment, extent first, extent count, worker& w) {
         body(x.floats(first, 1, count, w.x), dy.floats(first, 1, count, w.dy), count, table[segment], w.to);
         dx.put(w.to, count, first, 1, mode);

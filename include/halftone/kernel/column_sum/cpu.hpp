@@ -32,8 +32,7 @@ struct column_sum<cpu> {
         using X = std::remove_const_t<From>;
         expect_rows("column_sum", "x", x, x.shape());
         expect("column_sum", "out", out, {x.extent_of(1)});
-        const auto body =
-            device.select(&portable::column_sum_rows<X>, &avx2::column_sum_rows<X>, &avx512::column_sum_rows<X>);
+        const auto body = device.select(HALFTONE_EACH_SET(column_sum_rows<X>));
         const extent width = x.extent_of(1), row = x.stride_of(0), stride = partial_stride(width);
         const row_partition partition = partition_rows_for_sums(x.extent_of(0), width);
         const workspace::lease partials(device.scratch(), static_cast<std::size_t>(partition.count * stride) * sizeof(float));

@@ -20,30 +20,22 @@ template <>
 struct convert<cpu> {
     template <class From, class Y, int Rank>
     static void run(cpu& device, const view<From, Rank>& from, const view<Y, Rank>& to, float factor = 1) {
-        using X = std::remove_const_t<From>;
-        if constexpr (wide_number<X>) {
-            each(device, from, to, factor, &wide_rows<false, X, Y>);
-        } else {
-            each(device, from, to, factor,
-                 device.select(&portable::convert_rows<portable::converts_on, X, Y>,
-                               &avx2::convert_rows<avx2::converts_on, X, Y>,
-                               &avx512::convert_rows<avx512::converts_on, X, Y>));
-        }
+        each(device, from, to, factor, rows_of<false, std::remove_const_t<From>, Y>(device));
     }
     template <class From, class Y, int Rank>
     static void saturate(cpu& device, const view<From, Rank>& from, const view<Y, Rank>& to, float factor = 1) {
-        using X = std::remove_const_t<From>;
-        if constexpr (wide_number<X>) {
-            each(device, from, to, factor, &wide_rows<true, X, Y>);
-        } else {
-            each(device, from, to, factor,
-                 device.select(&portable::convert_rows<portable::converts_saturated, X, Y>,
-                               &avx2::convert_rows<avx2::converts_saturated, X, Y>,
-                               &avx512::convert_rows<avx512::converts_saturated, X, Y>));
-        }
+        each(device, from, to, factor, rows_of<true, std::remove_const_t<From>, Y>(device));
     }
 
   private:
+    template <bool Saturates, class X, class Y>
+    static auto rows_of(const cpu& device) {
+        if constexpr (wide_number<X>) {
+            return &wide_rows<Saturates, X, Y>;
+        } else {
+            return device.select(HALFTONE_EACH_SET(convert_rows<Saturates, X, Y>));
+        }
+    }
     template <bool Saturates, class X, class Y>
     static void wide_rows(extent rows, extent width, const X* from, extent from_stride, Y* to, extent to_stride,
                           float factor, bool) {

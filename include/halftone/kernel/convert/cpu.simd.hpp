@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Conversion of some rows; `stop` is applied to each vector before it is rounded (clamping, or nothing).
+/// Conversion of some rows.
 // No include guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <halftone/kernel/common/rows/rows.hpp>
@@ -9,28 +9,25 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace HALFTONE_SET {
 
-struct converts_on {
-    template <class Y>
-    static HALFTONE_INLINE auto stop(const auto& a, const Y*) {
+/// What is stored of a: a, or with `Saturates` a clamped to the largest finite numbers of Y.
+template <bool Saturates, class Y>
+HALFTONE_INLINE auto to_store(const auto& a) {
+    if constexpr (Saturates) {
+        return clamp_to<Y>(a);
+    } else {
         return a;
     }
-};
-struct converts_saturated {
-    template <class Y>
-    static HALFTONE_INLINE auto stop(const auto& a, const Y*) {
-        return clamp_to<Y>(a);
-    }
-};
+}
 
 /// to = factor from by rows; with non-temporal stores if `non_temporal` is true.
-template <class End, class X, class Y>
+template <bool Saturates, class X, class Y>
 void convert_rows(extent rows, extent width, const X* from, extent from_stride, Y* to, extent to_stride, float factor,
                   bool non_temporal) {
     const auto copy = [&](extent j, auto n) __attribute__((always_inline)) {
-        store_or_stream(to + j, End::stop(load(from + j, n), to), n, non_temporal);
+        store_or_stream(to + j, to_store<Saturates, Y>(load(from + j, n)), n, non_temporal);
     };
     const auto scale = [&](extent j, auto n) __attribute__((always_inline)) {
-        store_or_stream(to + j, End::stop(load(from + j, n) * factor, to), n, non_temporal);
+        store_or_stream(to + j, to_store<Saturates, Y>(load(from + j, n) * factor), n, non_temporal);
     };
     for (extent i = 0; i < rows; ++i, from += from_stride, to += to_stride) {
         if (factor == 1) {

@@ -22,8 +22,7 @@ struct count_nonfinite<cpu> {
     template <class T>
     static void run(cpu& device, const const_view<T, 1>& values, nonfinite_counts* result) {
         expect("count_nonfinite", "values", values, values.shape());
-        const auto magnitude =
-            device.select(&portable::chunk_magnitude<T>, &avx2::chunk_magnitude<T>, &avx512::chunk_magnitude<T>);
+        const auto magnitude = device.select(HALFTONE_EACH_SET(chunk_magnitude<T>));
         const extent count = values.size(), chunks = detail::ceil_div(count, chunk);
         const workspace::lease memory(device.scratch(), static_cast<std::size_t>(chunks) * sizeof(nonfinite_counts));
         nonfinite_counts* const parts = memory.as<nonfinite_counts>();

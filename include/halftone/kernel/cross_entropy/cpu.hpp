@@ -35,8 +35,7 @@ struct cross_entropy<cpu> {
     template <class X>
     static void forward_rows(cpu& device, const cross_entropy_forward<X>& a) {
         check(a);
-        const auto body = device.select(&portable::cross_entropy_rows<X>, &avx2::cross_entropy_rows<X>,
-                                        &avx512::cross_entropy_rows<X>);
+        const auto body = device.select(HALFTONE_EACH_SET(cross_entropy_rows<X>));
         const extent classes = a.logits.extent_of(1), stride = a.logits.stride_of(0);
         const row_partition partition = partition_rows(a.logits.extent_of(0), classes, longer_piece(a.logits.size()));
         device.parallel_for(partition.count, [&](extent piece) {
@@ -85,9 +84,7 @@ struct cross_entropy<cpu> {
     template <class X, class D>
     static void backward(cpu& device, const cross_entropy_backward<X, D>& a) {
         check(a);
-        const auto body =
-            device.select(&portable::cross_entropy_backward_rows<X, D>, &avx2::cross_entropy_backward_rows<X, D>,
-                          &avx512::cross_entropy_backward_rows<X, D>);
+        const auto body = device.select(HALFTONE_EACH_SET(cross_entropy_backward_rows<X, D>));
         const extent classes = a.logits.extent_of(1), stride = a.logits.stride_of(0), dstride = a.dlogits.stride_of(0);
         const extent step = a.gradient.extent_of(0) == 1 ? 0 : 1;
         const bool non_temporal = stores_non_temporal(a.dlogits, a.logits.data());

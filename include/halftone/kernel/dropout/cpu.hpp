@@ -27,8 +27,7 @@ struct dropout<cpu> {
     static void run(cpu& device, const view<const X, 1>& x, const view<const Y, 1>& base, const view<Y, 1>& y,
                     const dropout_draw& draw) {
         check_dropout(x, base, y);
-        const auto body = device.select(&portable::dropout_elements<X, Y>, &avx2::dropout_elements<X, Y>,
-                                        &avx512::dropout_elements<X, Y>);
+        const auto body = device.select(HALFTONE_EACH_SET(dropout_elements<X, Y>));
         const row_partition partition = partition_rows(x.size(), 1);
         static_assert(piece_elements % 64 == 0, "pieces are whole tiles of random numbers");
         device.parallel_for(partition.count, [&](extent piece) {  // which a plan does not call: it has no record

@@ -48,8 +48,7 @@ struct embedding<cpu> {
     static void forward(cpu& device, const embedding_forward<T, Y>& a) {
         check(a);
         device.run([&] { check_ids(a); });
-        const auto body =
-            device.select(&portable::embedding_rows<T, Y>, &avx2::embedding_rows<T, Y>, &avx512::embedding_rows<T, Y>);
+        const auto body = device.select(HALFTONE_EACH_SET(embedding_rows<T, Y>));
         const extent width = a.table.extent_of(1);
         const row_partition partition = partition_rows(a.tokens.extent_of(0), width);
         device.parallel_for(partition.count, [&](extent piece) {
@@ -90,9 +89,7 @@ struct embedding<cpu> {
     template <class Y, class G>
     static double add_sorted(cpu& device, const const_view<std::int32_t, 1>& tokens, const std::int32_t* order,
                              const const_view<Y, 2>& dy, G* table, write_mode mode, bool asks_for_squares = false) {
-        const auto body =
-            device.select(&portable::embedding_backward_tokens<Y, G>, &avx2::embedding_backward_tokens<Y, G>,
-                          &avx512::embedding_backward_tokens<Y, G>);
+        const auto body = device.select(HALFTONE_EACH_SET(embedding_backward_tokens<Y, G>));
         const extent rows = tokens.extent_of(0), width = dy.extent_of(1);
         // One frequent token may be most of the work, so columns are partitioned, too.
         constexpr extent columns = 256, places = piece_elements / columns;
@@ -147,9 +144,7 @@ struct embedding<cpu> {
 
     template <class Y, class G>
     static void backward_positions(cpu& device, const embedding_backward<Y, G>& a) {
-        const auto body =
-            device.select(&portable::embedding_backward_positions<Y, G>, &avx2::embedding_backward_positions<Y, G>,
-                          &avx512::embedding_backward_positions<Y, G>);
+        const auto body = device.select(HALFTONE_EACH_SET(embedding_backward_positions<Y, G>));
         const extent rows = a.tokens.extent_of(0), width = a.dy.extent_of(1), period = a.dpositions.extent_of(0);
         if (period == 0) return;
         const row_partition partition = partition_rows(period, width * detail::ceil_div(rows, period));

@@ -56,8 +56,7 @@ struct gradient_norm<cpu> {
     static void add(cpu& device, const const_view<G, 1>& gradients, gradient_record* record, std::int32_t* found_inf,
                     const row_limit& limit = {}) {
         expect("gradient_norm", "gradients", gradients, gradients.shape());
-        const auto body =
-            device.select(&portable::gradient_squares<G>, &avx2::gradient_squares<G>, &avx512::gradient_squares<G>);
+        const auto body = device.select(HALFTONE_EACH_SET(gradient_squares<G>));
         const extent count = gradients.size(), chunks = detail::ceil_div(count, chunk);
         const workspace::lease sums(device.scratch(), static_cast<std::size_t>(chunks) * sizeof(double));
         double* const squares = sums.as<double>();

@@ -62,11 +62,9 @@ struct linear_cross_entropy<cpu, LogitBytes> {
             of_rows(device.scratch(), bytes_of<float>(1 + 2 * most_parts, each.rows));
         float *const of_target = of_rows.as<float>(), *const part_largest = of_target + each.rows,
                      *const part_sums = part_largest + most_parts * each.rows;
-        const auto sum = device.select(&portable::sum_exponentials<Logit>, &avx2::sum_exponentials<Logit>,
-                                       &avx512::sum_exponentials<Logit>);
-        const auto merge =
-            device.select(&portable::merge_exponentials, &avx2::merge_exponentials, &avx512::merge_exponentials);
-        const auto finish = device.select(&portable::losses_of_rows, &avx2::losses_of_rows, &avx512::losses_of_rows);
+        const auto sum = device.select(HALFTONE_EACH_SET(sum_exponentials<Logit>));
+        const auto merge = device.select(HALFTONE_EACH_SET(merge_exponentials));
+        const auto finish = device.select(HALFTONE_EACH_SET(losses_of_rows));
         for_blocks(x.extent_of(0), each.rows, [&](extent i, extent rows) {
             const std::int32_t* const targets = a.targets.data() + i;
             float *const largest = a.maximum.data() + i, *const sums = a.sum.data() + i;
@@ -172,16 +170,13 @@ struct linear_cross_entropy<cpu, LogitBytes> {
         const std::int32_t* const targets = a.targets.data() + row;
         const float *const largest = a.maximum.data() + row, *const sums = a.sum.data() + row;
         if (const extent stride = logits.stride_of(0); logits.stride_of(1) == 1) {
-            const auto body = device.select(&portable::logits_to_gradients<Logit>, &avx2::logits_to_gradients<Logit>,
-                                            &avx512::logits_to_gradients<Logit>);
+            const auto body = device.select(HALFTONE_EACH_SET(logits_to_gradients<Logit>));
             const row_partition partition = partition_rows(rows, classes);
             const extent i = partition.begin(task);
             body(partition.rows_of(task), classes, logits.data() + i * stride, stride, first, targets + i, a.ignore_index,
                  largest + i, sums + i, factor);
         } else {
-            const auto body =
-                device.select(&portable::logits_to_gradients_across<Logit>, &avx2::logits_to_gradients_across<Logit>,
-                              &avx512::logits_to_gradients_across<Logit>);
+            const auto body = device.select(HALFTONE_EACH_SET(logits_to_gradients_across<Logit>));
             const extent parts = detail::ceil_div(classes, part_classes), padded_stride = logits.stride_of(1);
             const extent c = task % parts * part_classes, i = task / parts * part_rows;
             body(std::min(part_rows, rows - i), std::min(part_classes, classes - c), logits.data() + c * padded_stride + i,
@@ -202,7 +197,7 @@ struct linear_cross_entropy<cpu, LogitBytes> {
     }
     template <class X>
     static void round(cpu& device, const view<float, 2>& sums, const view<X, 2>& to, write_mode mode) {
-        const auto body = device.select(&portable::round_sums<X>, &avx2::round_sums<X>, &avx512::round_sums<X>);
+        const auto body = device.select(HALFTONE_EACH_SET(round_sums<X>));
         const extent width = sums.extent_of(1);
         const row_partition partition = partition_rows(sums.extent_of(0), width);
         device.parallel_for(partition.count, [&](extent piece) {

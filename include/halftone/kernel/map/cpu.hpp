@@ -234,8 +234,7 @@ struct map<cpu> {
 
     template <map_layout Layout, class Outputs, class Inputs, class E, int Rank>
     static void launch(cpu& device, const E& expressions, map_job job, int gradients, const shape<Rank>& target) {
-        const auto block = device.select(&portable::map_block<E, Outputs, Inputs>, &avx2::map_block<E, Outputs, Inputs>,
-                                         &avx512::map_block<E, Outputs, Inputs>);
+        const auto block = device.select(HALFTONE_EACH_SET(map_block<E, Outputs, Inputs>));
         // Rounded up to few different numbers, so that a program contains few copies of this function.
         constexpr auto operands = std::bit_ceil(std::max<std::size_t>(4, Outputs::count + Inputs::count));
         const map_body body{&expressions, block, Outputs::count};

@@ -62,18 +62,16 @@ struct matmul<cpu> {
                                             const detail::matmul_epilogue<Operands, Results>& epilogue,
                                             square_sum* squares) {
         using functions = detail::epilogue_functions<Operands, Results>;
-        return {
-            .epilogue = &epilogue,
-            .finish = device.select(&portable::finish_block<Operands, Results>, &avx2::finish_block<Operands, Results>,
-                                    &avx512::finish_block<Operands, Results>),
-            .stores_non_temporal = &functions::stores_non_temporal,
-            .reads_memory = &functions::reads_memory,
-            .prefetch_block = &functions::prefetch_block,
-            .prefetch_operands = &functions::prefetch_operands,
-            .plain = functions::template plain_result_of<float>(epilogue),
-            .plain_rounded = functions::template plain_result_of<bfloat16>(epilogue),
-            .floats = functions::floats_of(epilogue),
-            .squares = squares};
+        return {.epilogue = &epilogue,
+                .finish = device.select(HALFTONE_EACH_SET(finish_block<Operands, Results>)),
+                .stores_non_temporal = &functions::stores_non_temporal,
+                .reads_memory = &functions::reads_memory,
+                .prefetch_block = &functions::prefetch_block,
+                .prefetch_operands = &functions::prefetch_operands,
+                .plain = functions::template plain_result_of<float>(epilogue),
+                .plain_rounded = functions::template plain_result_of<bfloat16>(epilogue),
+                .floats = functions::floats_of(epilogue),
+                .squares = squares};
     }
 
     // Once for the types of a and b, whatever becomes of their products.

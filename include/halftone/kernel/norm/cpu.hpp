@@ -49,8 +49,7 @@ struct norm<cpu> {
     template <class X, class W, class Y, class Arguments>
     static void forward_in_float(cpu& device, const Arguments& a) {
         constexpr bool centred = is_centred<Arguments>;
-        const auto body = device.select(&portable::norm_rows<centred, X, W, Y>, &avx2::norm_rows<centred, X, W, Y>,
-                                        &avx512::norm_rows<centred, X, W, Y>);
+        const auto body = device.select(HALFTONE_EACH_SET(norm_rows<centred, X, W, Y>));
         const extent width = a.x.extent_of(1);
         const row_partition partition = partition_rows(a.x.extent_of(0), width, longer_piece(a.x.size()));
         const bool non_temporal = stores_non_temporal(a.y, a.x.data());
@@ -68,9 +67,7 @@ struct norm<cpu> {
     template <class X, class W, class Y, class Arguments>
     static void backward_in_float(cpu& device, const Arguments& a) {
         constexpr bool centred = is_centred<Arguments>;
-        const auto body =
-            device.select(&portable::norm_backward_rows<centred, X, W, Y>, &avx2::norm_backward_rows<centred, X, W, Y>,
-                          &avx512::norm_backward_rows<centred, X, W, Y>);
+        const auto body = device.select(HALFTONE_EACH_SET(norm_backward_rows<centred, X, W, Y>));
         const extent width = a.x.extent_of(1), stride = partial_stride(width);
         const row_partition partition = partition_rows_for_sums(a.x.extent_of(0), width);
         auto *const to_gain = a.dgain.data(), *const to_bias = dbias_of(a).data();

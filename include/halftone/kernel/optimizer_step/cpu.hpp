@@ -82,12 +82,8 @@ struct optimizer_step<cpu> {
             if constexpr (wide_number<Param>) {
                 return &wide_step_elements<Rule, Keeps, CopyRounding, Param, Copy, Accumulate, State>;
             } else {
-                return device.select(
-                    &portable::optimizer_step_elements<Rule, Keeps, Rounding, CopyRounding, Param, Copy, Accumulate,
-                                                       State>,
-                    &avx2::optimizer_step_elements<Rule, Keeps, Rounding, CopyRounding, Param, Copy, Accumulate, State>,
-                    &avx512::optimizer_step_elements<Rule, Keeps, Rounding, CopyRounding, Param, Copy, Accumulate,
-                                                     State>);
+                return device.select(HALFTONE_EACH_SET(
+                    optimizer_step_elements<Rule, Keeps, Rounding, CopyRounding, Param, Copy, Accumulate, State>));
             }
         };
         const auto body = [&] {

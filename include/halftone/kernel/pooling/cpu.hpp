@@ -50,7 +50,7 @@ inline extent largest_column(const float* largest, const float* rows, extent fir
 }
 
 inline void largest(cpu& device, const pool_layout& l, const source& x, const sink& y, std::int32_t* index) {
-    const auto take = device.select(&portable::pool_largest_rows, &avx2::pool_largest_rows, &avx512::pool_largest_rows);
+    const auto take = device.select(HALFTONE_EACH_SET(pool_largest_rows));
     const extent in = l.width.in, out = l.width.out;
     for_rows(device, l.planes * l.height.out, in * l.height.size, 3 * in + out, [&](extent r, float* buffer) {
         float *const largest = buffer, *const rows = largest + in, *const widened = rows + in,
@@ -95,7 +95,7 @@ inline void largest_gradient(cpu& device, const pool_layout& l, const source& dy
 }
 
 inline void mean(cpu& device, const pool_layout& l, const source& x, const sink& y) {
-    const auto add = device.select(&portable::pool_add_row, &avx2::pool_add_row, &avx512::pool_add_row);
+    const auto add = device.select(HALFTONE_EACH_SET(pool_add_row));
     const extent in = l.width.in, out = l.width.out;
     const extent cost = in * (l.height.size == 0 ? l.height.in / l.height.out + 1 : l.height.size);
     for_rows(device, l.planes * l.height.out, cost, 2 * in + out, [&](extent r, float* buffer) {
@@ -116,8 +116,7 @@ inline void mean(cpu& device, const pool_layout& l, const source& x, const sink&
 }
 
 inline void mean_gradient(cpu& device, const pool_layout& l, const source& dy, const sink& dx, write_mode mode) {
-    const auto add =
-        device.select(&portable::pool_add_quotients, &avx2::pool_add_quotients, &avx512::pool_add_quotients);
+    const auto add = device.select(HALFTONE_EACH_SET(pool_add_quotients));
     const extent in = l.width.in, out = l.width.out;
     const workspace::lease memory(device.scratch(), static_cast<std::size_t>(out) * sizeof(float));
     float* const counts = memory.as<float>();

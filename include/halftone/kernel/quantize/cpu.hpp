@@ -20,8 +20,7 @@ struct quantize<cpu> {
                         const scaling_rule& rule) {
         using T = std::remove_const_t<X>;
         check_quantize(x, y);
-        const auto body =
-            device.select(&portable::largest_magnitude<T>, &avx2::largest_magnitude<T>, &avx512::largest_magnitude<T>);
+        const auto body = device.select(HALFTONE_EACH_SET(largest_magnitude<T>));
         over_pieces(
             device, x.size(), [&](extent first, extent count) { return body(count, x.data() + first); },
             [&](std::uint32_t amax) {
@@ -70,8 +69,7 @@ struct quantize<cpu> {
     static void convert(cpu& device, const view<X, Rank>& x, const view<Y, Rank>& y, const tensor_scale* scale,
                         const Finish& finish) {
         using T = std::remove_const_t<X>;
-        const auto body =
-            device.select(&portable::quantize_piece<T, Y>, &avx2::quantize_piece<T, Y>, &avx512::quantize_piece<T, Y>);
+        const auto body = device.select(HALFTONE_EACH_SET(quantize_piece<T, Y>));
         over_pieces(
             device, x.size(),
             [&](extent first, extent count) { return body(count, x.data() + first, scale->scale, y.data() + first); },

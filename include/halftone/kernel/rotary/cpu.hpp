@@ -24,7 +24,7 @@ struct rotary<cpu> {
     template <class T>
     static void run(cpu& device, const rotary_arguments<T>& a) {
         check_rotary(a), check_positions(a.positions, a.table.extent_of(0));
-        const auto body = device.select(&portable::turn_token<T>, &avx2::turn_token<T>, &avx512::turn_token<T>);
+        const auto body = device.select(HALFTONE_EACH_SET(turn_token<T>));
         const extent time = a.x.extent_of(1), heads = a.x.extent_of(2), head_size = a.x.extent_of(3);
         const rotary_token token{heads,
                                  a.turned_heads(),

@@ -33,8 +33,7 @@ struct softmax<cpu> {
     template <class X, class Y>
     static void forward(cpu& device, const softmax_forward<X, Y>& a) {
         check(a);
-        const auto body =
-            device.select(&portable::softmax_rows<X, Y>, &avx2::softmax_rows<X, Y>, &avx512::softmax_rows<X, Y>);
+        const auto body = device.select(HALFTONE_EACH_SET(softmax_rows<X, Y>));
         const extent width = a.x.extent_of(1);
         const row_partition partition = partition_rows(a.x.extent_of(0), width, longer_piece(a.x.size()));
         const bool non_temporal = stores_non_temporal(a.y, a.x.data());
@@ -53,8 +52,7 @@ struct softmax<cpu> {
     template <class X, class Y>
     static void backward(cpu& device, const softmax_backward<X, Y>& a) {
         check(a);
-        const auto body = device.select(&portable::softmax_backward_rows<X, Y>, &avx2::softmax_backward_rows<X, Y>,
-                                        &avx512::softmax_backward_rows<X, Y>);
+        const auto body = device.select(HALFTONE_EACH_SET(softmax_backward_rows<X, Y>));
         const extent width = a.y.extent_of(1);
         const row_partition partition = partition_rows(a.y.extent_of(0), width, longer_piece(a.y.size()));
         const bool non_temporal = a.mode == write_mode::overwrite && stores_non_temporal(a.dx, a.dy.data());
@@ -85,8 +83,7 @@ struct log_softmax<cpu> {
     template <class X, class Y>
     static void forward(cpu& device, const softmax_forward<X, Y>& a) {
         check(a);
-        const auto body = device.select(&portable::log_softmax_rows<X, Y>, &avx2::log_softmax_rows<X, Y>,
-                                        &avx512::log_softmax_rows<X, Y>);
+        const auto body = device.select(HALFTONE_EACH_SET(log_softmax_rows<X, Y>));
         const extent width = a.x.extent_of(1);
         const row_partition partition = partition_rows(a.x.extent_of(0), width, longer_piece(a.x.size()));
         const bool non_temporal = stores_non_temporal(a.y, a.x.data());
@@ -102,9 +99,7 @@ struct log_softmax<cpu> {
     template <class X, class Y>
     static void backward(cpu& device, const softmax_backward<X, Y>& a) {
         check(a);
-        const auto body =
-            device.select(&portable::log_softmax_backward_rows<X, Y>, &avx2::log_softmax_backward_rows<X, Y>,
-                          &avx512::log_softmax_backward_rows<X, Y>);
+        const auto body = device.select(HALFTONE_EACH_SET(log_softmax_backward_rows<X, Y>));
         const extent width = a.y.extent_of(1);
         const row_partition partition = partition_rows(a.y.extent_of(0), width, longer_piece(a.y.size()));
         const bool non_temporal = a.mode == write_mode::overwrite && stores_non_temporal(a.dx, a.dy.data());

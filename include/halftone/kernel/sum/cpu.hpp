@@ -34,8 +34,7 @@ struct sum<cpu> {
                          const view<Y, 0>& out, std::index_sequence<I...>) {
         const shape<1> all = inputs.first.shape();
         (expect("sum", "an input", inputs.template at<I>(), all), ...);
-        const auto body =
-            device.select(&portable::sum_piece<E, X...>, &avx2::sum_piece<E, X...>, &avx512::sum_piece<E, X...>);
+        const auto body = device.select(HALFTONE_EACH_SET(sum_piece<E, X...>));
         const row_partition partition = partition_rows(all.size(), 1, sum_piece);
         const workspace::lease lease(device.scratch(), static_cast<std::size_t>(partition.count) * sizeof(double));
         auto* const sums = lease.as<double>();

@@ -29,8 +29,7 @@ struct weighted_cross_entropy<cpu> {
         if constexpr (in_double<X>) {
             fp64::weighted_cross_entropy_rows(device, a, terms, row_weights);
         } else {
-            const auto body = device.select(&portable::weighted_cross_entropy_rows<X>, &avx2::weighted_cross_entropy_rows<X>,
-                                            &avx512::weighted_cross_entropy_rows<X>);
+            const auto body = device.select(HALFTONE_EACH_SET(weighted_cross_entropy_rows<X>));
             const extent classes = a.logits.extent_of(1), stride = a.logits.stride_of(0);
             const row_partition partition = partition_rows(a.logits.extent_of(0), classes);
             device.parallel_for(partition.count, [&](extent piece) {
@@ -50,9 +49,7 @@ struct weighted_cross_entropy<cpu> {
         if constexpr (in_double<X, D>) {
             fp64::weighted_cross_entropy_rows(device, a, terms);
         } else {
-            const auto body = device.select(&portable::weighted_cross_entropy_backward_rows<X, D>,
-                                            &avx2::weighted_cross_entropy_backward_rows<X, D>,
-                                            &avx512::weighted_cross_entropy_backward_rows<X, D>);
+            const auto body = device.select(HALFTONE_EACH_SET(weighted_cross_entropy_backward_rows<X, D>));
             const extent classes = a.logits.extent_of(1), stride = a.logits.stride_of(0), dstride = a.dlogits.stride_of(0);
             const extent step = a.gradient.extent_of(0) == 1 ? 0 : 1;
             const row_partition partition = partition_rows(a.logits.extent_of(0), classes);

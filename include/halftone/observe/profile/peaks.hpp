@@ -173,10 +173,8 @@ inline machine_peaks measure_peaks(cpu& device, double seconds = 0.8, std::size_
     const double threads = device.threads(), part = seconds / 4;
     std::vector<float> sink(static_cast<std::size_t>(device.threads()));
     const auto floats = detail::peak_operands<float>(8 * 16, 1);
-    const auto multiply_add = device.select(&portable::multiply_add_peak, &avx2::multiply_add_peak,
-                                            &avx512::multiply_add_peak);
-    const double each = device.select(&portable::multiply_add_operations, &avx2::multiply_add_operations,
-                                      &avx512::multiply_add_operations)();
+    const auto multiply_add = device.select(HALFTONE_EACH_SET(multiply_add_peak));
+    const double each = device.select(HALFTONE_EACH_SET(multiply_add_operations))();
     const double fp32 = threads * static_cast<double>(count) * each /
                         detail::least_seconds(device, part, [&](extent t) {
                             sink[static_cast<std::size_t>(t)] = multiply_add(count, floats.data());

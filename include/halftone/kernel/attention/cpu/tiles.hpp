@@ -45,9 +45,9 @@ template <class T>
 struct attention_engine {
     detail::product_unit unit;
     detail::product_packing<T> packing;
-    decltype(&portable::attention_any_not_finite<portable::float_operands<float>>) any_not_finite;
-    decltype(&portable::attention_softmax<portable::float_operands<float>>) softmax;
-    decltype(&portable::attention_score_gradients<portable::float_operands<float>>) score_gradients;
+    decltype(&portable::attention_any_not_finite<float>) any_not_finite;
+    decltype(&portable::attention_softmax<float>) softmax;
+    decltype(&portable::attention_score_gradients<float>) score_gradients;
     decltype(&portable::attention_finish<T>) finish;
     decltype(&portable::attention_query_terms<T>) query_terms;
     decltype(&portable::attention_store<T>) store;
@@ -56,29 +56,20 @@ struct attention_engine {
 
 template <class Compute, class T>
 attention_engine<T> attention_engine_for(const cpu& device) {
-    attention_engine<T> engine{
-        detail::unit_for<Compute>(device),
-        detail::packing_for<Compute, T>(device),
-        device.select(&portable::attention_any_not_finite<portable::float_operands<Compute>>,
-                      &avx2::attention_any_not_finite<avx2::float_operands<Compute>>,
-                      &avx512::attention_any_not_finite<avx512::float_operands<Compute>>),
-        device.select(&portable::attention_softmax<portable::float_operands<Compute>>,
-                      &avx2::attention_softmax<avx2::float_operands<Compute>>,
-                      &avx512::attention_softmax<avx512::float_operands<Compute>>),
-        device.select(&portable::attention_score_gradients<portable::float_operands<Compute>>,
-                      &avx2::attention_score_gradients<avx2::float_operands<Compute>>,
-                      &avx512::attention_score_gradients<avx512::float_operands<Compute>>),
-        device.select(&portable::attention_finish<T>, &avx2::attention_finish<T>, &avx512::attention_finish<T>),
-        device.select(&portable::attention_query_terms<T>, &avx2::attention_query_terms<T>,
-                      &avx512::attention_query_terms<T>),
-        device.select(&portable::attention_store<T>, &avx2::attention_store<T>, &avx512::attention_store<T>),
-        device.select(&portable::attention_store_transposed<T>, &avx2::attention_store_transposed<T>,
-                      &avx512::attention_store_transposed<T>)};
+    attention_engine<T> engine{detail::unit_for<Compute>(device),
+                               detail::packing_for<Compute, T>(device),
+                               device.select(HALFTONE_EACH_SET(attention_any_not_finite<Compute>)),
+                               device.select(HALFTONE_EACH_SET(attention_softmax<Compute>)),
+                               device.select(HALFTONE_EACH_SET(attention_score_gradients<Compute>)),
+                               device.select(HALFTONE_EACH_SET(attention_finish<T>)),
+                               device.select(HALFTONE_EACH_SET(attention_query_terms<T>)),
+                               device.select(HALFTONE_EACH_SET(attention_store<T>)),
+                               device.select(HALFTONE_EACH_SET(attention_store_transposed<T>))};
 #if HALFTONE_AVX512_BF16
     if (uses_pairs<Compute>(device.instruction_set())) {
-        engine.any_not_finite = &avx512_bf16::attention_any_not_finite<avx512_bf16::pair_operands>;
-        engine.softmax = &avx512_bf16::attention_softmax<avx512_bf16::pair_operands>;
-        engine.score_gradients = &avx512_bf16::attention_score_gradients<avx512_bf16::pair_operands>;
+        engine.any_not_finite = &avx512_bf16::attention_any_not_finite<bfloat16, avx512_bf16::pair_operands>;
+        engine.softmax = &avx512_bf16::attention_softmax<bfloat16, avx512_bf16::pair_operands>;
+        engine.score_gradients = &avx512_bf16::attention_score_gradients<bfloat16, avx512_bf16::pair_operands>;
     }
 #endif
     return engine;

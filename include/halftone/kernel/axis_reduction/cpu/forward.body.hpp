@@ -264,12 +264,12 @@ HALFTONE_OUT_OF_LINE method method::of(const cpu& device, const pass& only, doub
             only,
             factor,
             1,
-            device.select(&portable::raise_columns, &avx2::raise_columns, &avx512::raise_columns),
-            device.select(&portable::join_exponentials, &avx2::join_exponentials, &avx512::join_exponentials),
-            device.select(&portable::add_variances, &avx2::add_variances, &avx512::add_variances),
-            device.select(&portable::join_variances, &avx2::join_variances, &avx512::join_variances),
-            device.select(&portable::are_near_mean, &avx2::are_near_mean, &avx512::are_near_mean),
-            device.select(&portable::are_below, &avx2::are_below, &avx512::are_below)};
+            device.select(HALFTONE_EACH_SET(raise_columns)),
+            device.select(HALFTONE_EACH_SET(join_exponentials)),
+            device.select(HALFTONE_EACH_SET(add_variances)),
+            device.select(HALFTONE_EACH_SET(join_variances)),
+            device.select(HALFTONE_EACH_SET(are_near_mean)),
+            device.select(HALFTONE_EACH_SET(are_below))};
 }
 
 HALFTONE_OUT_OF_LINE method method::of(const cpu& device, axis_operation operation, extent size, double factor) {

@@ -48,8 +48,7 @@ struct source {
 template <class X>
 source source_of(const cpu& device, const X* x) {
     return {reinterpret_cast<const std::byte*>(x), static_cast<extent>(sizeof(X)),
-            device.select(&portable::widen_elements<X>, &avx2::widen_elements<X>, &avx512::widen_elements<X>),
-            device.select(&portable::widen_rows<X>, &avx2::widen_rows<X>, &avx512::widen_rows<X>),
+            device.select(HALFTONE_EACH_SET(widen_elements<X>)), device.select(HALFTONE_EACH_SET(widen_rows<X>)),
             std::is_same_v<X, float>};
 }
 /// The destination of results, with its element type erased.
@@ -66,7 +65,7 @@ struct sink {
 template <class Y>
 sink sink_of(const cpu& device, Y* y) {
     return {reinterpret_cast<std::byte*>(y), static_cast<extent>(sizeof(Y)),
-            device.select(&portable::narrow_elements<Y>, &avx2::narrow_elements<Y>, &avx512::narrow_elements<Y>)};
+            device.select(HALFTONE_EACH_SET(narrow_elements<Y>))};
 }
 
 /// One pass over the elements, and what combines its results.
@@ -86,12 +85,10 @@ pass pass_of(const cpu& device) {
     return {nothing_of(Term),
             Term == axis_term::exponential ? -beyond_all : 0.0f,
             is_choice(Term),
-            device.select(&portable::reduce_block<Term>, &avx2::reduce_block<Term>, &avx512::reduce_block<Term>),
-            device.select(&portable::reduce_rows<Term>, &avx2::reduce_rows<Term>, &avx512::reduce_rows<Term>),
-            device.select(&portable::fold_columns<Term, float>, &avx2::fold_columns<Term, float>,
-                          &avx512::fold_columns<Term, float>),
-            device.select(&portable::fold_columns<Term, double>, &avx2::fold_columns<Term, double>,
-                          &avx512::fold_columns<Term, double>),
+            device.select(HALFTONE_EACH_SET(reduce_block<Term>)),
+            device.select(HALFTONE_EACH_SET(reduce_rows<Term>)),
+            device.select(HALFTONE_EACH_SET(fold_columns<Term, float>)),
+            device.select(HALFTONE_EACH_SET(fold_columns<Term, double>)),
             &combine<Term, double>};
 }
 

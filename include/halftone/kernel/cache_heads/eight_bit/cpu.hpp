@@ -25,8 +25,7 @@ struct eight_bit_heads<cpu> {
         if constexpr (std::is_same_v<T, double>) {
             device.run([&] { reference::quantize_heads(a); });
         } else {
-            const auto body =
-                device.select(&portable::quantize_head<T>, &avx2::quantize_head<T>, &avx512::quantize_head<T>);
+            const auto body = device.select(HALFTONE_EACH_SET(quantize_head<T>));
             const extent heads = a.codes.extent_of(0), slots = a.codes.extent_of(1), head_size = a.codes.extent_of(2);
             const row_partition partition = partition_rows(a.rows.extent_of(0), heads * head_size);
             device.parallel_for(partition.count, [&](extent piece) {
@@ -47,8 +46,7 @@ struct eight_bit_heads<cpu> {
         if constexpr (std::is_same_v<T, double>) {
             device.run([&] { reference::dequantize_heads(a); });
         } else {
-            const auto body =
-                device.select(&portable::dequantize_heads<T>, &avx2::dequantize_heads<T>, &avx512::dequantize_heads<T>);
+            const auto body = device.select(HALFTONE_EACH_SET(dequantize_heads<T>));
             const extent heads = a.codes.extent_of(0), slots = a.codes.extent_of(1), head_size = a.codes.extent_of(2),
                          sequences = a.key_offsets.size() / 2;
             device.parallel_for(heads * sequences, [&](extent index) {

@@ -47,7 +47,7 @@ bool stores_non_temporal(const view<T, 2>& to, const Input* input) {
 template <class G>
 void add_partials(cpu& device, extent pieces, const float* partials, extent stride, extent width, G* out,
                   write_mode mode) {
-    const auto body = device.select(&portable::add_partials<G>, &avx2::add_partials<G>, &avx512::add_partials<G>);
+    const auto body = device.select(HALFTONE_EACH_SET(add_partials<G>));
     constexpr extent columns = 512;
     device.parallel_for(detail::ceil_div(width, columns), [&](extent block) {
         const extent first = block * columns;

@@ -19,10 +19,8 @@ struct float_rows {
     float (*multiply)(extent count, const float* x, extent x_stride, const float* y);
 
     static float_rows of(const cpu& device) {
-        return {device.select(&portable::add_scaled_row<float>, &avx2::add_scaled_row<float>,
-                              &avx512::add_scaled_row<float>),
-                device.select(&portable::multiply_rows<float>, &avx2::multiply_rows<float>,
-                              &avx512::multiply_rows<float>)};
+        return {device.select(HALFTONE_EACH_SET(add_scaled_row<float>)),
+                device.select(HALFTONE_EACH_SET(multiply_rows<float>))};
     }
 };
 

@@ -33,7 +33,7 @@ class written_squares {
           across_(detail::ceil_div(of[1], tile.columns)),
           count_(detail::ceil_div(of[0], tile.rows) * across_),
           sums_(device.scratch(), static_cast<std::size_t>(count_) * sizeof(float)),
-          body_(device.select(&portable::squares_of_tiles, &avx2::squares_of_tiles, &avx512::squares_of_tiles)) {}
+          body_(device.select(HALFTONE_EACH_SET(squares_of_tiles))) {}
 
     /// Adds the squares of a block that has been written.
     void take(extent row, extent column, extent rows, extent columns) const {

@@ -350,8 +350,7 @@ struct finisher {
 };
 template <class Operands, class Results>
 auto finish_block_of(const cpu& device, const detail::matmul_epilogue<Operands, Results>&) {
-    return device.select(&portable::finish_block<Operands, Results>, &avx2::finish_block<Operands, Results>,
-                         &avx512::finish_block<Operands, Results>);
+    return device.select(HALFTONE_EACH_SET(finish_block<Operands, Results>));
 }
 
 }  // namespace implicit_cpu
@@ -402,9 +401,7 @@ struct implicit_conv2d<cpu> {
                                 .dy = reinterpret_cast<const std::byte*>(dy.data()),
                                 .dy_bytes = sizeof(G),
                                 .pack = of_dy.pack,
-                                .transpose = device.select(&portable::copy_transposed<float, float>,
-                                                           &avx2::copy_transposed<float, float>,
-                                                           &avx512::copy_transposed<float, float>),
+                                .transpose = device.select(HALFTONE_EACH_SET(copy_transposed<float, float>)),
                                 .result = &end,
                                 .finish = &weight_finisher<Epilogue, W>::finish})
             .run();
@@ -425,7 +422,7 @@ struct implicit_conv2d<cpu> {
 #if HALFTONE_AVX512_BF16
         if (pairs) return &avx512_bf16::copy_column_halves;
 #endif
-        return device.select(&portable::copy_column_words, &avx2::copy_column_words, &avx512::copy_column_words);
+        return device.select(HALFTONE_EACH_SET(copy_column_words));
     }
 
     /// Strides of the weight, from output to output of a sum and from channel to channel.
@@ -462,8 +459,7 @@ struct implicit_conv2d<cpu> {
                          .source = {reinterpret_cast<const std::byte*>(x.data()), x.strides()},
                          .source_bytes = sizeof(X),
                          .fill = fill_of<Compute, X>(device, multiplies_pairs),
-                         .copy = device.select(&portable::copy_column_words, &avx2::copy_column_words,
-                                               &avx512::copy_column_words),
+                         .copy = device.select(HALFTONE_EACH_SET(copy_column_words)),
                          .weight = taps,
                          .weight_bytes = sizeof(W),
                          .group_stride = p.group_outputs() * p.depth(),
@@ -481,8 +477,7 @@ struct implicit_conv2d<cpu> {
             if (pairs) return &avx512_bf16::fill_pair_planes<X>;
         }
 #endif
-        return device.select(&portable::fill_float_planes<Compute, X>, &avx2::fill_float_planes<Compute, X>,
-                             &avx512::fill_float_planes<Compute, X>);
+        return device.select(HALFTONE_EACH_SET(fill_float_planes<Compute, X>));
     }
     template <class Compute, class W>
     static implicit_cpu::pack_taps* pack_of(const cpu& device, [[maybe_unused]] bool pairs) {
@@ -491,8 +486,7 @@ struct implicit_conv2d<cpu> {
             if (pairs) return &avx512_bf16::pack_pair_taps<W>;
         }
 #endif
-        return device.select(&portable::pack_float_taps<Compute, W>, &avx2::pack_float_taps<Compute, W>,
-                             &avx512::pack_float_taps<Compute, W>);
+        return device.select(HALFTONE_EACH_SET(pack_float_taps<Compute, W>));
     }
 };
 

@@ -68,7 +68,7 @@ void for_each_line(const gather_layout& layout, extent begin, extent count, cons
 class index_check {
   public:
     index_check(cpu& device, const gather_layout& layout, const const_view<std::int32_t, 1>& index)
-        : are_inside_(device.select(&portable::are_inside, &avx2::are_inside, &avx512::are_inside)),
+        : are_inside_(device.select(HALFTONE_EACH_SET(are_inside))),
           index_(index.data()),
           choices_(layout.choices),
           first_(index.size()) {}

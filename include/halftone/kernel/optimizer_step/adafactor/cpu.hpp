@@ -65,8 +65,7 @@ struct adafactor_step<cpu> {
     template <class Param, class Copy, class G>
     static void find_squares(cpu& device, const adafactor_arguments<Param, Copy, G>& a, const adafactor_tiles& tiles,
                              float* of_rows, float* of_columns) {
-        const auto body = device.select(&portable::adafactor_squares<G>, &avx2::adafactor_squares<G>,
-                                        &avx512::adafactor_squares<G>);
+        const auto body = device.select(HALFTONE_EACH_SET(adafactor_squares<G>));
         for_each_tile(device, tiles, [&](extent y, extent x) {
             const extent row = y * tiles.height, column = x * tiles.width;
             body(tiles.rows_of(y), tiles.columns_of(x), a.step.gradient.data() + row * tiles.columns + column, tiles.columns,
@@ -109,9 +108,7 @@ struct adafactor_step<cpu> {
     template <class Param, class Copy, class G>
     static void measure(cpu& device, const adafactor_arguments<Param, Copy, G>& a, const adafactor_tiles& tiles,
                         two_sums* found) {
-        const auto body =
-            device.select(&portable::adafactor_measure<Param, Copy, G>, &avx2::adafactor_measure<Param, Copy, G>,
-                          &avx512::adafactor_measure<Param, Copy, G>);
+        const auto body = device.select(HALFTONE_EACH_SET(adafactor_measure<Param, Copy, G>));
         const float least = a.step.rule.least_variance();
         for_each_tile(device, tiles, [&](extent y, extent x) {
             two_sums here{};
@@ -135,9 +132,7 @@ struct adafactor_step<cpu> {
     static void update(cpu& device, const adafactor_arguments<Param, Copy, G>& a) {
         using rule = adafactor_rule;
         const auto body = device.select(
-            &portable::optimizer_step_elements<rule, true, Rounding, CopyRounding, Param, Copy, G, float>,
-            &avx2::optimizer_step_elements<rule, true, Rounding, CopyRounding, Param, Copy, G, float>,
-            &avx512::optimizer_step_elements<rule, true, Rounding, CopyRounding, Param, Copy, G, float>);
+            HALFTONE_EACH_SET(optimizer_step_elements<rule, true, Rounding, CopyRounding, Param, Copy, G, float>));
         const auto& s = a.step;
         const rule::scalars all =
             s.rule.scalars_of(s.rates, *s.step, *a.record, static_cast<double>(a.shape.size()));

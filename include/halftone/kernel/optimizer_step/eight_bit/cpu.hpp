@@ -33,10 +33,8 @@ struct eight_bit_step<cpu> {
     /// Updates n parameters from the i-th on, which is the first of a block, with their gradients.
     template <rounding Rounding, rounding CopyRounding, class Rule, class Param, class Copy, class Accumulate>
     static auto updater(cpu& device, const eight_bit_step_arguments<Rule, Param, Copy, Accumulate>& a) {
-        const auto body =
-            device.select(&portable::eight_bit_step_elements<Rule, Rounding, CopyRounding, Param, Copy, Accumulate>,
-                          &avx2::eight_bit_step_elements<Rule, Rounding, CopyRounding, Param, Copy, Accumulate>,
-                          &avx512::eight_bit_step_elements<Rule, Rounding, CopyRounding, Param, Copy, Accumulate>);
+        const auto body = device.select(
+            HALFTONE_EACH_SET(eight_bit_step_elements<Rule, Rounding, CopyRounding, Param, Copy, Accumulate>));
         return [a, body, codecs = make_dynamic_codecs(*a.maps),
                 scalars = a.step.rule.scalars_of(a.step.rates, *a.step.step), factors = *a.step.factors,
                 step = static_cast<std::uint32_t>(a.step.step->steps),

@@ -76,14 +76,11 @@ inline product_unit fma_unit(const cpu& device) {
                                  : portable::fma_columns,
             .k_step = 1,
             .element = 4,
-            .multiply = device.select(&portable::fma_multiply, &avx2::fma_multiply, &avx512::fma_multiply),
+            .multiply = device.select(HALFTONE_EACH_SET(fma_multiply)),
             .vectors = product_unit::vector_functions{
-                .multiply =
-                    device.select(&portable::fma_multiply_rows, &avx2::fma_multiply_rows, &avx512::fma_multiply_rows),
-                .multiply_half_panel =
-                    device.select(&portable::fma_multiply_half, &avx2::fma_multiply_half, &avx512::fma_multiply_half),
-                .multiply_last =
-                    device.select(&portable::fma_multiply_last, &avx2::fma_multiply_last, &avx512::fma_multiply_last),
+                .multiply = device.select(HALFTONE_EACH_SET(fma_multiply_rows)),
+                .multiply_half_panel = device.select(HALFTONE_EACH_SET(fma_multiply_half)),
+                .multiply_last = device.select(HALFTONE_EACH_SET(fma_multiply_last)),
                 .multiply_last_rounded = no_function}};
 }
 
@@ -116,10 +113,9 @@ a_packing<T> packing_of_a(const cpu& device) {
 #else
     pack_k_major_of_a* const k_major = no_function;
 #endif
-    return {
-        .pack = device.select(&portable::pack_a<Compute, T>, &avx2::pack_a<Compute, T>, &avx512::pack_a<Compute, T>),
-        .has_unit_type = std::is_same_v<Compute, float> && std::is_same_v<T, float>,
-        .pack_k_major = k_major};
+    return {.pack = device.select(HALFTONE_EACH_SET(pack_a<Compute, T>)),
+            .has_unit_type = std::is_same_v<Compute, float> && std::is_same_v<T, float>,
+            .pack_k_major = k_major};
 }
 
 /// How the unit for Compute packs a second operand of T.
@@ -133,12 +129,9 @@ b_packing<T> packing_of_b(const cpu& device) {
                 .multiply_unpacked = set == isa::amx ? no_function : &avx512_bf16::pair_multiply_small_m<T>};
     }
 #endif
-    return {
-        .pack = device.select(&portable::pack_b<Compute, T>, &avx2::pack_b<Compute, T>, &avx512::pack_b<Compute, T>),
-        .has_unit_type = std::is_same_v<Compute, float> && std::is_same_v<T, float>,
-        .multiply_unpacked =
-            device.select(&portable::fma_multiply_small_m<Compute, T>, &avx2::fma_multiply_small_m<Compute, T>,
-                          &avx512::fma_multiply_small_m<Compute, T>)};
+    return {.pack = device.select(HALFTONE_EACH_SET(pack_b<Compute, T>)),
+            .has_unit_type = std::is_same_v<Compute, float> && std::is_same_v<T, float>,
+            .multiply_unpacked = device.select(HALFTONE_EACH_SET(fma_multiply_small_m<Compute, T>))};
 }
 
 /// How the unit for Compute packs both operands, of T.
