@@ -77,7 +77,7 @@ case ${1:-} in
         # Headers of another version do not find it, and none that compute otherwise.
         cp -r "$work/prefix/include" "$work/other"
         sed -i 's/\(HALFTONE_VERSION_PATCH\) .*/\1 99/' "$work/other/halftone/version.hpp"
-        sed -i 's/\(HALFTONE_ABI v[0-9]*_[0-9]*\)_[0-9]*/\1_99/' "$work/other/halftone/config.hpp"
+        sed -i 's/\(HALFTONE_JOIN(v[0-9]*_[0-9]*\)_[0-9]*/\1_99/' "$work/other/halftone/config.hpp"
         if "$cxx" -std=c++20 -DHALFTONE_COMPILED -I"$work/other" "$here/compiled.cpp" \
             "$(find "$work/prefix" -name 'libhalftone_compiled.a')" -pthread -o "$work/other_version" 2>"$work/log"; then
             echo "a program of another version is linked with halftone::compiled"

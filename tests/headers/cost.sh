@@ -111,6 +111,9 @@ int main() {
 PROGRAM
         if [[ $1 == kernels ]]; then
             judge "the smallest GPT from the headers alone" gpt_alone -O2 "$work/gpt.cpp"
+            if [[ $(uname -m) == x86_64 ]]; then
+                judge "the smallest GPT with one instruction set" gpt_one_set -O2 -march=skylake-avx512 -DHALFTONE_ONE_SET "$work/gpt.cpp"
+            fi
             exit "$status"
         fi
         judge "the smallest GPT with halftone::compiled" gpt_compiled -O2 -DHALFTONE_COMPILED "$work/gpt.cpp"
