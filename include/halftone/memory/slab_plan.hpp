@@ -63,16 +63,16 @@ inline slab_plan slab_plan::of(std::vector<event> events, const std::vector<std:
             live -= b.bytes;
         }
     }
-    std::vector<std::pair<std::size_t, std::int32_t>> ranked(plan.blocks.size());
+    std::vector<std::pair<std::size_t, std::int32_t>> by_weight(plan.blocks.size());
     std::vector<std::int32_t> order(plan.blocks.size());
     std::vector<block> best;
     const auto better_by = [&](const auto& weight) {
         if (!best.empty() && plan.bytes == plan.peak_live) return;
         // The heaviest first, equal ones as they are: pairs of one type are sorted by code that is compiled once.
-        for (std::size_t i = 0; i < ranked.size(); ++i)
-            ranked[i] = {~weight(plan.blocks[i]), static_cast<std::int32_t>(i)};
-        std::sort(ranked.begin(), ranked.end());
-        for (std::size_t i = 0; i < ranked.size(); ++i) order[i] = ranked[i].second;
+        for (std::size_t i = 0; i < by_weight.size(); ++i)
+            by_weight[i] = {~weight(plan.blocks[i]), static_cast<std::int32_t>(i)};
+        std::sort(by_weight.begin(), by_weight.end());
+        for (std::size_t i = 0; i < by_weight.size(); ++i) order[i] = by_weight[i].second;
         const std::size_t bytes = plan.place(order);
         if (best.empty() || bytes < plan.bytes) {
             best = plan.blocks;

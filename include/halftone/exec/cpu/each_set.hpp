@@ -37,6 +37,8 @@
 ///   outside.
 /// - Code for one set alone is an ordinary header with a region inside (kernel/matmul/cpu/unit/bf16.hpp).
 
+#include <halftone/config.hpp>
+
 #if !defined(HALFTONE_BODY)
 #error "halftone: each_set.hpp: define HALFTONE_BODY as the file to include for each instruction set"
 #else

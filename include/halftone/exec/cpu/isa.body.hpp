@@ -29,7 +29,7 @@ HALFTONE_OUT_OF_LINE isa default_isa() {
     const isa preferred = detail::inspect_processor().preferred;
     const isa* best = nullptr;
     for (const isa& set : every_isa) {
-        if (!is_compiled(set)) continue;
+        if (!has_kernels(set)) continue;
         if (best != nullptr && set > preferred) break;
         best = &set;
     }
@@ -40,7 +40,7 @@ HALFTONE_OUT_OF_LINE isa default_isa() {
 namespace detail {
 
 HALFTONE_OUT_OF_LINE void check_isa(const char* subject, isa set) {
-    if (!is_compiled(set))
+    if (!has_kernels(set))
         fail<argument_error>(subject, " ", name(set), ", which this program lacks: HALFTONE_ONE_SET compiled another");
     if (!supports(set)) fail<argument_error>(subject, " ", name(set), ", which this processor lacks");
 }

@@ -49,7 +49,7 @@ constexpr const char* name(isa set) {
 }
 
 /// Whether this program has kernels for the set: for all, or with HALFTONE_ONE_SET for one, and its matrix units.
-constexpr bool is_compiled(isa set) {
+constexpr bool has_kernels(isa set) {
     constexpr bool sets[] = {HALFTONE_PORTABLE, HALFTONE_AVX2, HALFTONE_AVX512, HALFTONE_AVX512_BF16, HALFTONE_AMX};
     return sets[static_cast<int>(set)];
 }
@@ -114,7 +114,7 @@ inline processor inspect_processor() { return {}; }
 }  // namespace detail
 
 /// Whether this program has the set, and this processor and its operating system can execute it.
-inline bool supports(isa set) { return is_compiled(set) && set <= detail::inspect_processor().best; }
+inline bool supports(isa set) { return has_kernels(set) && set <= detail::inspect_processor().best; }
 
 /// The set of a context whose options name none: that of HALFTONE_ISA if it is set, otherwise the fastest one here.
 /// Throws argument_error if the variable names an unknown set, or one that this program or this processor lacks, and where

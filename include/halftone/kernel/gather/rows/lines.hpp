@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include <halftone/exec/cpu/body_names.hpp>
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/kernel/gather/gather.hpp>
 
