@@ -136,21 +136,21 @@ def rows():
             for name in ("softmax", "softmax_backward"):
                 yield hot_kernel(f"{name.replace('_', ' ')} {short}, {team}", "rows",
                                  f"{name}_kernel<{kind}, {kind}, (softmax_form)0, {tail}")
-            for name, file in (("layer_norm", "rows"), ("rms_norm", "losses")):
+            for name in ("layer_norm", "rms_norm"):
                 words, centred = name.replace("_", " "), "true" if name == "layer_norm" else "false"
                 of = f"norm_row<{centred}>, {kind}, float, {kind}, "
-                yield hot_kernel(f"{words} {short}, {team}", file, f"norm_kernel<{centred}, {kind}, float, {kind}, {tail}")
+                yield hot_kernel(f"{words} {short}, {team}", "rows", f"norm_kernel<{centred}, {kind}, float, {kind}, {tail}")
                 backward = f"{n}, 256, {held[wide] // 2}" if team == "a block" else tail[:-1]
-                yield hot_kernel(f"{words} dx {short}, {team}", file, f"norm_dx_kernel<{of}{backward}>")
+                yield hot_kernel(f"{words} dx {short}, {team}", "rows", f"norm_dx_kernel<{of}{backward}>")
                 if (team, wide) in stages:
-                    yield hot_kernel(f"{words} backward {short}, {team}", file,
+                    yield hot_kernel(f"{words} backward {short}, {team}", "rows",
                                      f"norm_piece_kernel<{of}{backward}, {stages[team, wide]}>")
             if team in ("a warp", "any"):
                 yield hot_kernel(f"cross entropy {short}, {team}", "losses", f"cross_entropy_kernel<{kind}, {tail}")
                 yield hot_kernel(f"cross entropy backward {short}, {team}", "losses",
                                  f"cross_entropy_backward_kernel<{kind}, {kind}, {n}, {threads}>")
-        for words, centred, file in (("layer norm", "true", "rows"), ("rms norm", "false", "losses")):
-            yield hot_kernel(f"{words} {short}, sums over rows", file,
+        for words, centred in (("layer norm", "true"), ("rms norm", "false")):
+            yield hot_kernel(f"{words} {short}, sums over rows", "rows",
                              f"norm_sums_kernel<norm_row<{centred}>, {kind}, float, {kind}, {n}>")
         yield hot_kernel(f"sums of columns {short}", "losses", f"column_sum_kernel<{kind}, {n}>")
 

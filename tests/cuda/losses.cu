@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Losses, sums and RMS norm on a GPU: the tests of tests/kernel.
+/// Losses and sums on a GPU: the tests of tests/kernel.
 // compile: read, at most 120 kernels.
 #include <doctest/doctest.h>
 
@@ -8,7 +8,6 @@
 #include "kernel/column_sum/checks.hpp"
 #include "kernel/cross_entropy/checks.hpp"
 #include "kernel/linear_cross_entropy/checks.hpp"
-#include "kernel/norm/rms_norm_checks.hpp"
 #include "kernel/sum/checks.hpp"
 
 namespace {
@@ -101,27 +100,5 @@ TEST_CASE("sum on cuda: within its bound of the definition, and no element outsi
     nothing_nan_and_wrong_arguments(device);
 }
 }  // namespace sum
-
-namespace rms_norm {
-using namespace rms_norm_checks;
-
-TEST_CASE_TEMPLATE("rms_norm on cuda: forward and backward within their bounds of the definition", M, all_float, mixed,
-                   widening) {
-    device_type device;
-    for (const extent apart : {0, 1}) {
-        CAPTURE(apart);
-        for (const extent width : {1, 7, 8, 17, 32, 67, 129, 768, 1021, 1048, 4104}) {
-            forward_within_bounds<M>(device, 6, width, 1e-6f, apart);
-            backward_within_bounds<M>(device, 3, width, write_mode::overwrite, apart);
-        }
-        backward_within_bounds<M>(device, 69, 72, write_mode::add, apart);
-    }
-}
-
-TEST_CASE("rms_norm on cuda: exact results") {
-    device_type device;
-    what_is_exact(device);
-}
-}  // namespace rms_norm
 
 }  // namespace

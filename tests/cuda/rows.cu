@@ -1,34 +1,37 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Layer norm and softmax on a GPU: the tests of tests/kernel, at the sizes where kernels change and at
+/// Layer norm, RMS norm and softmax on a GPU: the tests of tests/kernel, at the sizes where kernels change and at
 /// larger ones than an emulated machine takes.
 // compile: read, at most 200 kernels.
 #include <doctest/doctest.h>
 
 #include "cuda/device.cuh"
-#include "kernel/norm/layer_norm_checks.hpp"
+#include "kernel/norm/checks.hpp"
 #include "kernel/softmax/checks.hpp"
 
 namespace {
 
 using device_type = support::waiting_cuda;
 
-namespace layer_norm {
-using namespace layer_norm_checks;
+namespace norm {
+using namespace norm_checks;
 
-TEST_CASE_TEMPLATE("layer_norm on cuda: forward within its bound of the definition", M, all_float, mixed, widening,
-                   narrow) {
+TEST_CASE_TEMPLATE("layer_norm, rms_norm on cuda: forward within its bound of the definition", M, all_float<layer_norm>,
+                   mixed<layer_norm>, layer_widening, layer_narrow, all_float<rms_norm>, mixed<rms_norm>,
+                   rms_widening) {
     device_type device;
     for (const extent apart : {0, 1}) {
         CAPTURE(apart);
         for (const extent width : {1, 7, 8, 17, 32, 67, 129, 768, 1021, 1024, 1048, 4104, 16392})
-            forward_within_bounds<M>(device, 6, width, 1e-5f, true, apart);
-        forward_within_bounds<M>(device, 5, 64, 1e-2f, false, apart);
-        forward_within_bounds<M>(device, 1000, 768, 0.0f, true, apart);
+            forward_within_bounds<M>(device, 6, width, M::N::epsilon, apart);
+        forward_within_bounds<M>(device, 5, 64, 1e-2f, apart, false);
+        forward_within_bounds<M>(device, 1000, 768, 0.0f, apart);
     }
 }
 
-TEST_CASE_TEMPLATE("layer_norm on cuda: backward within its bound of the definition", M, all_float, mixed, widening) {
+TEST_CASE_TEMPLATE("layer_norm, rms_norm on cuda: backward within its bound of the definition", M,
+                   all_float<layer_norm>, mixed<layer_norm>, layer_widening, all_float<rms_norm>, mixed<rms_norm>,
+                   rms_widening) {
     device_type device;
     for (const extent apart : {0, 1}) {
         CAPTURE(apart);
@@ -42,12 +45,12 @@ TEST_CASE_TEMPLATE("layer_norm on cuda: backward within its bound of the definit
     }
 }
 
-TEST_CASE("layer_norm on cuda: exact results, and no rows") {
+TEST_CASE_TEMPLATE("layer_norm, rms_norm on cuda: exact results, and no rows", N, layer_norm, rms_norm) {
     device_type device;
-    what_is_exact(device);
-    no_rows_at_all(device);
+    what_is_exact<N>(device);
+    no_rows_at_all<N>(device);
 }
-}  // namespace layer_norm
+}  // namespace norm
 
 namespace softmax {
 using namespace softmax_checks;

@@ -66,12 +66,9 @@ bool is_right(emulator::device& device, extent rows, extent width) {
     const support::guarded<float> x(data.integers<float>(rows * width, 6), 0), y(rows * width, 0),
         gain(std::vector<float>(static_cast<std::size_t>(width), 1.0f), 0);
     for (extent i = 0; i < rows * width; ++i) x[i] *= 0x1p100f;
-    if constexpr (Centred)
-        ht::kernel::layer_norm<emulator::device>::forward<float, float, float>(
-            device, {.x = x.const_view(shape), .gain = gain.const_view(), .y = y.view(shape)});
-    else
-        ht::kernel::rms_norm<emulator::device>::forward<float, float, float>(
-            device, {.x = x.const_view(shape), .gain = gain.const_view(), .y = y.view(shape)});
+    typename norm_of<Centred>::template forward_arguments<float, float, float> a{};
+    a.x = x.const_view(shape), a.gain = gain.const_view(), a.y = y.view(shape);
+    norm_of<Centred>::template kernel<emulator::device>::forward(device, a);
     for (extent i = 0; i < rows; ++i) {
         double sum = 0, squares = 0;
         for (extent j = 0; j < width; ++j) sum += static_cast<double>(x[i * width + j]) / static_cast<double>(width);

@@ -10,17 +10,17 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include <halftone/kernel/common/rows/partition.hpp>
-#include <halftone/kernel/norm/layer_norm.hpp>
-#include <halftone/kernel/norm/rms_norm.hpp>
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/float16.hpp>
 
+#include "kernel/norm/checks.hpp"
 #include "support/bounds.hpp"
 #include "support/random.hpp"
 
@@ -189,9 +189,14 @@ std::vector<W> weights(extent width, std::uint64_t seed) {
     return support::random(seed).normals<W>(width, 0.5, 1);
 }
 
+/// Layer normalisation, or RMS normalisation.
+template <bool Centred>
+using norm_of = std::conditional_t<Centred, norm_checks::layer_norm, norm_checks::rms_norm>;
+
 /// Norm: layer normalisation or RMS normalisation of one device, with the functions that both tests need.
 template <class Device, bool Centred>
 struct norm {
+    using N = norm_of<Centred>;
     template <class X, class Y>
     using statistic = ht::kernel::statistic<X, float, Y>;
 
@@ -201,24 +206,11 @@ struct norm {
                         std::vector<statistic<X, Y>>& rstd, double epsilon) {
         using S = statistic<X, Y>;
         const ht::shape<1> width{x.extent_of(1)}, rows{x.extent_of(0)};
-        const ht::const_view<float, 1> gains(gain.data(), width), shifts(bias.data(), width);
-        if constexpr (Centred) {
-            ht::kernel::layer_norm<Device>::template forward<X, float, Y>(device,
-                                                                          {.x = x,
-                                                                           .gain = gains,
-                                                                           .bias = shifts,
-                                                                           .y = y,
-                                                                           .mean = ht::view<S, 1>(mean.data(), rows),
-                                                                           .rstd = ht::view<S, 1>(rstd.data(), rows),
-                                                                           .epsilon = static_cast<S>(epsilon)});
-        } else {
-            ht::kernel::rms_norm<Device>::template forward<X, float, Y>(device,
-                                                                        {.x = x,
-                                                                         .gain = gains,
-                                                                         .y = y,
-                                                                         .rstd = ht::view<S, 1>(rstd.data(), rows),
-                                                                         .epsilon = static_cast<S>(epsilon)});
-        }
+        typename N::template forward_arguments<X, float, Y> a{};
+        a.x = x, a.gain = {gain.data(), width}, a.y = y, a.rstd = {rstd.data(), rows};
+        a.epsilon = static_cast<S>(epsilon);
+        if constexpr (Centred) a.bias = {bias.data(), width}, a.mean = {mean.data(), rows};
+        N::template kernel<Device>::forward(device, a);
     }
     template <class X, class Y>
     static outcome<X, Y, statistic<X, Y>> forward(Device& device, const matrix<X>& x, double epsilon, extent gap) {
@@ -232,32 +224,14 @@ struct norm {
     template <class X, class Y>
     static void backward(Device& device, const matrix<X>& x, const matrix<Y>& dy,
                          const outcome<X, Y, statistic<X, Y>>& saved, matrix<X>& dx, std::vector<float>& dgain) {
-        using S = statistic<X, Y>;
         const ht::shape<1> width{x.width}, rows{x.rows};
         const auto gain = weights<float>(x.width, 3);
-        const ht::const_view<float, 1> gains(gain.data(), width);
-        const ht::const_view<S, 1> mean(saved.mean.data(), rows), rstd(saved.rstd.data(), rows);
-        const ht::view<float, 1> sums(dgain.data(), width);
-        if constexpr (Centred) {
-            ht::kernel::layer_norm<Device>::template backward<X, float, Y, float>(
-                device, {.x = x.view(),
-                         .gain = gains,
-                         .dy = dy.view(),
-                         .mean = mean,
-                         .rstd = rstd,
-                         .dx = dx.view(),
-                         .dgain = sums,
-                         .parameter_mode = write_mode::overwrite});
-        } else {
-            ht::kernel::rms_norm<Device>::template backward<X, float, Y, float>(
-                device, {.x = x.view(),
-                         .gain = gains,
-                         .dy = dy.view(),
-                         .rstd = rstd,
-                         .dx = dx.view(),
-                         .dgain = sums,
-                         .parameter_mode = write_mode::overwrite});
-        }
+        typename N::template backward_arguments<X, float, Y, float> a{};
+        a.x = x.view(), a.gain = {gain.data(), width}, a.dy = dy.view(), a.dx = dx.view();
+        a.rstd = {saved.rstd.data(), rows}, a.dgain = {dgain.data(), width};
+        a.parameter_mode = write_mode::overwrite;
+        if constexpr (Centred) a.mean = {saved.mean.data(), rows};
+        N::template kernel<Device>::backward(device, a);
     }
 };
 
