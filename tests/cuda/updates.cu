@@ -8,55 +8,36 @@
 
 #include "cuda/device.cuh"
 #include "kernel/gradient_norm/checks.hpp"
-#include "kernel/optimizer_step/adamw_checks.hpp"
-#include "kernel/optimizer_step/average_checks.hpp"
-#include "kernel/optimizer_step/own_rule_checks.hpp"
 #include "kernel/optimizer_step/rows_checks.hpp"
-#include "kernel/optimizer_step/sgd_checks.hpp"
+#include "kernel/optimizer_step/rule_checks.hpp"
 
 namespace {
 
 using device_type = support::waiting_cuda;
 
-namespace adamw {
-using namespace adamw_checks;
+namespace rules {
+using namespace rule_checks;
 
-TEST_CASE_TEMPLATE("adamw on cuda: equals its definition", S, slabs<float, ht::bfloat16, float, float>,
-                   slabs<float, float, ht::bfloat16, float>, slabs<float, ht::float16, float, ht::bfloat16>) {
+TEST_CASE_TEMPLATE("adamw, sgd on cuda: a step equals its definition", S,
+                   slabs<adamw_rule, float, ht::bfloat16, float, float>,
+                   slabs<adamw_rule, float, float, ht::bfloat16, float>,
+                   slabs<adamw_rule, float, ht::float16, float, ht::bfloat16>,
+                   slabs<sgd_rule, float, ht::bfloat16, float, float>,
+                   slabs<sgd_rule, float, ht::bfloat16, ht::bfloat16, float>) {
     device_type device;
     equals_definition<S>(device);
 }
 
-TEST_CASE("adamw on cuda: stochastic rounding, skipped steps, wrong arguments") {
+TEST_CASE_TEMPLATE("adamw, sgd on cuda: rounding by index, skipped steps, wrong arguments", Rule, adamw_rule, sgd_rule) {
     device_type device;
-    rounds_to_neighbours(device);
-    cuts_alike(device);
-    rounds_by_place(device);
+    checks_rule<Rule>(device);
+}
+
+TEST_CASE("adamw, sgd on cuda: moments and parameters of 16 bits move on average") {
+    device_type device;
     moment_shrinks(device);
-    skips(device);
-    refuses(device);
-}
-}  // namespace adamw
-
-namespace sgd {
-using namespace sgd_checks;
-
-TEST_CASE_TEMPLATE("sgd on cuda: equals its definition", G, float, ht::bfloat16) {
-    device_type device;
-    equals_definition<G>(device);
-}
-
-TEST_CASE("sgd on cuda: stochastic rounding, skipped steps, wrong arguments") {
-    device_type device;
-    rounds_by_place<ht::bfloat16>(device);
-    rounds_by_place<ht::float16>(device);
     moves_on_average(device);
-    skips_and_refuses(device);
 }
-}  // namespace sgd
-
-namespace own_rule {
-using namespace own_rule_checks;
 
 TEST_CASE("a rule of a program's own on cuda: the bits of the CPU's sets with fused multiply-adds") {
     if (!ht::supports(ht::isa::avx2)) {
@@ -65,28 +46,24 @@ TEST_CASE("a rule of a program's own on cuda: the bits of the CPU's sets with fu
     }
     ht::cpu cpu{{.threads = 1, .instruction_set = ht::isa::avx2}};
     device_type device;
-    own_rule_checks::agrees(cpu, device);
+    agrees<slabs<own::ademamix_rule, float, ht::bfloat16, float, float>>(cpu, device);
 }
-}  // namespace own_rule
-
-namespace average {
-using namespace average_checks;
 
 TEST_CASE("average in a step on cuda: equals its definition; parameters that are assigned and saved") {
     device_type device;
-    keeps_average<slabs<float, ht::bfloat16, float, float>>(device);
-    keeps_average<slabs<ht::bfloat16, ht::float16, float, float>>(device);
+    keeps_average<slabs<lion_rule, float, ht::bfloat16, float, float>>(device);
+    keeps_average<slabs<lion_rule, ht::bfloat16, ht::float16, float, float>>(device);
     assigns(device);
 }
-}  // namespace average
+}  // namespace rules
 
 namespace rows {
 using namespace rows_checks;
 
 TEST_CASE("steps over rows on cuda: the bits of a dense step in these rows, and no other byte") {
     device_type device;
-    for (const extent width : {3, 8, 67}) equals_dense<float, float>(device, width, width % 4 == 0 ? 16 : 1);
-    for (const extent width : {3, 4, 6, 68}) equals_dense<bfloat16, bfloat16>(device, width, 16);
+    for (const extent width : {3, 8, 67}) equals_dense<float, float>(device, width, placements[width % 4 == 0 ? 0 : 1]);
+    for (const extent width : {3, 4, 6, 68}) equals_dense<bfloat16, bfloat16>(device, width, placement::aligned);
     skips_and_refuses(device);
 }
 }  // namespace rows

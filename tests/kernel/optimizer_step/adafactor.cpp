@@ -6,15 +6,14 @@
 #include <halftone/policy.hpp>
 
 #include "kernel/optimizer_step/adafactor_checks.hpp"
-#include "support/each_set.hpp"
+#include "kernel/optimizer_step/each_set.hpp"
 
 namespace kernel_optimizer_step_adafactor_tests {
 
 using namespace adafactor_checks;
 
 TEST_CASE("adafactor: equals its definition, rounds each parameter by the random bits of its index") {
-    support::for_each_set([](ht::isa set) {
-        ht::cpu device{{.threads = 2, .instruction_set = set}};
+    step_checks::on_each_set([](ht::cpu& device) {
         equals_definition<slabs<float, ht::bfloat16, float>>(device);
         rounds_by_place(device);
     });

@@ -144,7 +144,7 @@ void equals_definition(Device& device) {
             for (extent i = 0; i < n; ++i) {
                 const auto j = static_cast<std::size_t>(i);
                 const double read = std::fabs(ht::reference::read_gradient(g[j], factors));
-                // As for moments in float (adamw_checks.hpp), plus one rounding when the moment is read.
+                // As for moments in float (step_checks.hpp), plus one rounding when the moment is read.
                 const double error[2] = {support::gamma(7) * (0.9 * std::fabs(m0[j]) + 0.1 * (read + std::fabs(m0[j]))),
                                          support::gamma(10) * m[1][j]};
                 for (int k = 0; k < 2; ++k) {

@@ -31,8 +31,7 @@ TEST_CASE("steps over rows: a table whose copies are larger than the caches, wit
     std::int32_t count = 3;
     const ht::gradient_rows<float> gradient{{indices.data(), {3}}, {values.data(), {3, width}}, &count};
     const kernel::step_record first{.steps = 1, .lr = 1};
-    const kernel::gradient_factors plain;
-    kernel::optimizer_step_arguments<kernel::sgd_rule, float, bfloat16, float, float> a;
+    kernel::optimizer_step_arguments<sgd_rule, float, bfloat16, float, float> a;
     a.master = {master.data(), {rows * width}}, a.copy = copy.view(), a.factors = &plain, a.step = &first;
     kernel::optimizer_step<ht::cpu>::run_rows<ht::rounding::nearest_even>(device, a, gradient);
     for (const std::int32_t r : indices) {

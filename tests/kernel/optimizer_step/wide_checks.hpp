@@ -35,39 +35,27 @@ inline std::vector<fixed32> numbers(ht::extent n, std::uint64_t seed) {
     return all;
 }
 
-/// One step by a rule with moments of State; `expected(weights, gradients, moments)` is its definition.
-template <class State, class Rule, class Device, class Definition>
-void step(Device& device, const Rule& rule, ht::extent n, const Definition& expected) {
+/// One step by a rule with moments of State beside its definition.
+template <class State, class Rule, class Device>
+void step(Device& device, const Rule& rule, ht::extent n) {
     support::random data(static_cast<std::uint64_t>(n));
-    guarded<fixed32> master(numbers(n, 1), 1);
-    guarded<ht::bfloat16> copy(n, 1);
-    const guarded<float> gradient(data.normals<float>(n, 100), 3);
-    guarded<State> moments[2] = {guarded<State>(std::vector<State>(static_cast<std::size_t>(n), State(0.5f)), 2),
-                                 guarded<State>(std::vector<State>(static_cast<std::size_t>(n), State(0.25f)), 1)};
-    std::vector<double> w = step_checks::doubles(master), first = step_checks::doubles(moments[0]),
-                        second = step_checks::doubles(moments[1]);
-    expected(step_checks::view_of(w), gradient.const_view(), step_checks::view_of(first), step_checks::view_of(second));
-    kernel::optimizer_step_arguments<Rule, fixed32, ht::bfloat16, float, State> a{
-        .master = master.view(),
-        .copy = copy.view(),
-        .gradient = gradient.const_view(),
-        .rule = rule,
-        .rates = {.weight_decay = 0.1},
-        .factors = &step_checks::factors,
-        .step = &step_checks::third,
-        .key = {.seed = 5, .tensor = 8, .first = 64}};
-    for (int k = 0; k < Rule::moments; ++k) a.moments[k] = moments[k].view();
-    step_checks::run(device, a);
+    step_checks::slabs<Rule, fixed32, ht::bfloat16, float, State> s(data, n);
+    s.rule = rule;
+    const std::vector<fixed32> begin = numbers(n, 1);
+    std::copy(begin.begin(), begin.end(), s.master.data());
+    step_checks::in_doubles want(s);
+    want.step(rule, step_checks::third);
+    step_checks::step(device, s);
     const double half = ht::number_traits<fixed32>::min_subnormal / 2, u = ht::unit_roundoff<State>;
     for (ht::extent i = 0; i < n; ++i) {
         CAPTURE(i);
         const auto at = static_cast<std::size_t>(i);
         // The parameter's own rounding alone, but for the last bits of the arithmetic in double.
-        CHECK(std::abs(static_cast<double>(master[i]) - w[at]) <= half * (1 + 1e-6));
-        CHECK(copy[i] == ht::bfloat16(static_cast<double>(master[i])));
-        CHECK(std::abs(static_cast<double>(moments[0][i]) - first[at]) <= 2.01 * u * std::abs(first[at]) + 1e-40);
-        if (Rule::moments == 2)
-            CHECK(std::abs(static_cast<double>(moments[1][i]) - second[at]) <= 2.01 * u * std::abs(second[at]) + 1e-40);
+        CHECK(std::abs(static_cast<double>(s.master[i]) - want.w[at]) <= half * (1 + 1e-6));
+        CHECK(s.copy[i] == ht::bfloat16(static_cast<double>(s.master[i])));
+        for (int k = 0; k < Rule::moments; ++k)
+            CHECK(std::abs(static_cast<double>(s.moment(k)[i]) - want.m[k][at]) <=
+                  2.01 * u * std::abs(want.m[k][at]) + 1e-40);
     }
 }
 
@@ -75,21 +63,11 @@ template <class Device>
 void steps(Device& device) {
     for (const ht::extent n : {1, 3, 67, 2053}) {
         CAPTURE(n);
-        const auto adamw = [&]<class State>(State) {
-            step<State>(device, kernel::adamw_rule{}, n, [](auto w, auto g, auto m, auto v) {
-                ht::reference::adamw(w, g, m, v, kernel::adamw_rule{}, 0.01, 0.1, 3, step_checks::factors);
-            });
-        };
-        adamw(0.0f), adamw(ht::bfloat16());
-        step<float>(device, kernel::lion_rule{}, n, [](auto w, auto g, auto m, auto) {
-            ht::reference::lion(w, g, m, kernel::lion_rule{}, 0.01, 0.1, step_checks::factors);
-        });
-        for (const auto kind : {kernel::momentum_kind::plain, kernel::momentum_kind::nesterov}) {
-            const kernel::sgd_rule rule{.momentum = 0.9, .kind = kind};
-            step<float>(device, rule, n, [&](auto w, auto g, auto m, auto) {
-                ht::reference::sgd(w, g, m, rule, 0.01, 0.1, 3, step_checks::factors);
-            });
-        }
+        step<float>(device, kernel::adamw_rule{}, n);
+        step<ht::bfloat16>(device, kernel::adamw_rule{}, n);
+        step<float>(device, kernel::lion_rule{}, n);
+        for (const auto kind : {kernel::momentum_kind::plain, kernel::momentum_kind::nesterov})
+            step<float>(device, kernel::sgd_rule{.momentum = 0.9, .kind = kind}, n);
     }
 }
 

@@ -1,41 +1,48 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A step of AdamW on every instruction set; adamw_checks.hpp has the tests.
+/// Steps of AdamW, Lion and SGD on every instruction set; rule_checks.hpp has the tests.
 #include <halftone/kernel/optimizer_step/cpu.hpp>
 #include <halftone/memory/resource.hpp>
 
-#include "kernel/optimizer_step/adamw_checks.hpp"
 #include "kernel/optimizer_step/each_set.hpp"
+#include "kernel/optimizer_step/rule_checks.hpp"
 
-namespace kernel_optimizer_step_adamw_tests {
+namespace kernel_optimizer_step_rules_tests {
 
-using namespace adamw_checks;
-using step_checks::on_each_set;
+using namespace rule_checks;
+using ht::bfloat16, ht::float16;
 
-TEST_CASE_TEMPLATE("adamw: equals its definition", S, slabs<float, ht::bfloat16, float, float>,
-                   slabs<float, ht::float16, float, float>, slabs<float, float, ht::bfloat16, float>,
-                   slabs<float, ht::bfloat16, float, ht::bfloat16>) {
+TEST_CASE_TEMPLATE("adamw, lion, sgd: a step equals its definition", S,
+                   slabs<adamw_rule, float, bfloat16, float, float>, slabs<adamw_rule, float, float16, float, float>,
+                   slabs<adamw_rule, float, float, bfloat16, float>,
+                   slabs<adamw_rule, float, bfloat16, float, bfloat16>,
+                   slabs<adamw_rule, bfloat16, float, float, bfloat16>, slabs<lion_rule, float, bfloat16, float, float>,
+                   slabs<lion_rule, float, float16, bfloat16, bfloat16>, slabs<sgd_rule, float, bfloat16, float, float>,
+                   slabs<sgd_rule, float, bfloat16, bfloat16, float>) {
     on_each_set([](ht::cpu& device) { equals_definition<S>(device); });
 }
 
-TEST_CASE("adamw: parameters without a master are rounded to one of two neighbours, by different random numbers") {
-    on_each_set([](ht::cpu& device) { rounds_to_neighbours(device); });
-}
-
-TEST_CASE("adamw: the random numbers of an element depend on its index alone, however parameters are partitioned") {
-    on_each_set([](ht::cpu& device) { cuts_alike(device); });
-}
-
-TEST_CASE("adamw: a moment in bf16 is rounded by the random bits of its index") {
-    on_each_set([](ht::cpu& device) { rounds_by_place(device); });
+TEST_CASE_TEMPLATE(
+    "adamw, lion, sgd: rounding by index, however parameters are partitioned; skipped steps, wrong arguments", Rule,
+    adamw_rule, lion_rule, sgd_rule) {
+    on_each_set([](ht::cpu& device) { checks_rule<Rule>(device); });
 }
 
 TEST_CASE("adamw: a second moment in bf16 shrinks on average, where rounding to nearest would keep it") {
     on_each_set([](ht::cpu& device) { moment_shrinks(device); });
 }
 
-TEST_CASE("adamw: a skipped step changes nothing, and the copy is optional") {
-    on_each_set([](ht::cpu& device) { skips(device); });
+TEST_CASE("sgd: parameters without a master move on average") {
+    on_each_set([](ht::cpu& device) { moves_on_average(device); });
+}
+
+TEST_CASE_TEMPLATE("average in a step: equals its definition", S, slabs<lion_rule, float, bfloat16, float, float>,
+                   slabs<lion_rule, bfloat16, float16, float, float>) {
+    on_each_set([](ht::cpu& device) { keeps_average<S>(device); });
+}
+
+TEST_CASE("average in a step: the assigning rule, and saved parameters") {
+    on_each_set([](ht::cpu& device) { assigns(device); });
 }
 
 /// The bits of n copies after a step from a fixed pattern, in runs that end at `ends`.
@@ -54,8 +61,7 @@ std::vector<std::uint16_t> copies_after(ht::cpu& device, ht::extent n, const std
     ht::extent begin = 0;
     for (const ht::extent end : ends) {
         const ht::shape<1> count{end - begin};
-        kernel::optimizer_step<ht::cpu>::run<ht::rounding::nearest_even, kernel::adamw_rule, float, ht::bfloat16, float,
-                                             float>(
+        kernel::optimizer_step<ht::cpu>::run<ht::rounding::nearest_even, adamw_rule, float, ht::bfloat16, float, float>(
             device, {.master = {master.data() + begin, count},
                      .copy = {copy + begin, count},
                      .gradient = {gradient.data() + begin, count},
@@ -76,9 +82,4 @@ TEST_CASE("adamw: copies written by non-temporal stores have the bits of the oth
     on_each_set([](ht::cpu& device) { CHECK((copies_after(device, n, {n}) == copies_after(device, n, {half, n}))); });
 }
 
-TEST_CASE("adamw: arguments that do not fit together are refused") {
-    ht::cpu device{{.threads = 1}};
-    refuses(device);
-}
-
-}  // namespace kernel_optimizer_step_adamw_tests
+}  // namespace kernel_optimizer_step_rules_tests
