@@ -10,21 +10,11 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::fp64 {
 
-template <class X>
-struct column_term {
-    rows_of<X> x;
-
-    HALFTONE_KERNEL template <class Thread>
-    HALFTONE_HD double operator()(Thread thread, extent row, extent column) const {
-        return x.load(thread, row, column);
-    }
-};
-
 template <class Device, class X, class Y>
 void sum_columns(Device& device, const view<X, 2>& x, const view<Y, 1>& out, write_mode mode) {
     expect_rows("column_sum", "x", x, x.shape());
     expect("column_sum", "out", out, {x.extent_of(1)});
-    sum_rows(device, x.extent_of(0), x.extent_of(1), 1, column_term<X>{rows_of<X>(x)}, 1.0, out.data(), mode);
+    sum_rows(device, x.extent_of(0), x.extent_of(1), 1, element_term<X>{rows_of<X>(x)}, 1.0, out.data(), mode);
 }
 
 }  // namespace kernel::fp64

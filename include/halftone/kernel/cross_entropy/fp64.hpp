@@ -63,15 +63,7 @@ struct cross_entropy_backward_row {
     }
 };
 
-/// Losses of rows, and whether rows count, as terms of sums.
-struct loss_term {
-    global_span<const double> losses;
-
-    HALFTONE_KERNEL template <class Thread>
-    HALFTONE_HD double operator()(Thread thread, extent row, extent) const {
-        return thread.load(losses, row);
-    }
-};
+/// Whether rows count, as terms of a sum.
 struct counted_term {
     global_span<const std::int32_t> targets;
     std::int32_t ignored;
@@ -109,8 +101,9 @@ void mean_loss(Device& device, const const_view<double, 1>& losses, const const_
     sum_rows(device, targets.extent_of(0), 1, 1, counted_term{simt::span_of(targets), ignored}, 1.0, counted,
              write_mode::overwrite);
     if (loss.data() == nullptr) return;
-    sum_rows(device, losses.extent_of(0), 1, 1, loss_term{simt::span_of(losses)}, 1.0, loss.data(),
-             write_mode::overwrite);
+    sum_rows(device, losses.extent_of(0), 1, 1,
+             element_term<const double>{rows_of<const double>({losses.data(), {losses.extent_of(0), 1}})}, 1.0,
+             loss.data(), write_mode::overwrite);
     for_each(device, 1, 1, divided{{loss.data(), 1}, {counted, 1}});
 }
 

@@ -86,7 +86,7 @@ struct norm_row {
     }
 };
 
-/// One term of the gradients of gain and bias: dy n and dy.
+/// One term of the gradient of gain, dy n; that of bias has the terms dy.
 template <class X, class Y>
 struct norm_gain_term {
     rows_of<const X> x;
@@ -103,15 +103,6 @@ struct norm_gain_term {
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD double operator()(Thread thread, extent row, extent column) const {
         return dy.load(thread, row, column) * normalised(thread, row, column);
-    }
-};
-template <class Y>
-struct norm_bias_term {
-    rows_of<const Y> dy;
-
-    HALFTONE_KERNEL template <class Thread>
-    HALFTONE_HD double operator()(Thread thread, extent row, extent column) const {
-        return dy.load(thread, row, column);
     }
 };
 
@@ -158,7 +149,7 @@ void norm_backward_rows(Device& device, const Arguments& a) {
     // Sums first, since dx may be the memory of dy.
     if (a.dgain.data() != nullptr) sum_rows(device, rows, width, 2, in, 1.0, a.dgain.data(), a.parameter_mode);
     if (auto* const dbias = dbias_of(a).data(); dbias != nullptr)
-        sum_rows(device, rows, width, 1, norm_bias_term<Y>{rows_of<const Y>(a.dy)}, 1.0, dbias, a.parameter_mode);
+        sum_rows(device, rows, width, 1, element_term<const Y>{rows_of<const Y>(a.dy)}, 1.0, dbias, a.parameter_mode);
     for_each(device, rows, width,
              norm_backward_row<is_centred<Arguments>, X, W, Y>{in, simt::span_of(a.gain), rows_of<X>(a.dx), width,
                                                                a.dx_mode});

@@ -113,7 +113,7 @@ void softmax_backward_rows(extent rows, extent width, const Y* y, const Y* dy, f
 }
 
 template <class X, class Y>
-void log_softmax_rows(extent rows, extent width, const X* x, float scale, Y* y, bool non_temporal) {
+void log_softmax_rows(extent rows, extent width, const X* x, float scale, Y* y, float*, bool non_temporal) {
     const float sign = scale < 0.0f ? -1.0f : 1.0f;
     for (extent i = 0; i < rows; ++i, x += width, y += width) {
         const f32 subtracted = splat(row_maximum(x, width, sign) * sign);

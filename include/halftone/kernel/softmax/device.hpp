@@ -22,8 +22,6 @@ namespace kernel {
 
 namespace on_device {
 
-enum class softmax_form { plain, logarithm };
-
 /// One row for `Threads` threads, in vectors of N; a thread holds `Held` vectors in registers, 0: none.
 template <class X, class Y, softmax_form Form, int N, int Threads, int Held>
 struct softmax_kernel {
@@ -165,18 +163,15 @@ struct softmax_backward_kernel {
 
 template <simt_device Device, softmax_form Form>
 struct softmax_driver {
-    static constexpr fp64::softmax_kind kind =
-        Form == softmax_form::plain ? fp64::softmax_kind::plain : fp64::softmax_kind::logarithm;
-
     template <class X, class Y>
     static constexpr int wide_held = held_by_wide_thread<longest<X, Y>, X, Y>;
 
     template <class X, class Y>
         requires in_double<X, Y>
-    static void forward(Device& device, const softmax_forward<X, Y>& a) { fp64::softmax_rows<kind>(device, a); }
+    static void forward(Device& device, const softmax_forward<X, Y>& a) { fp64::softmax_rows<Form>(device, a); }
     template <class X, class Y>
         requires in_double<X, Y>
-    static void backward(Device& device, const softmax_backward<X, Y>& a) { fp64::softmax_rows<kind>(device, a); }
+    static void backward(Device& device, const softmax_backward<X, Y>& a) { fp64::softmax_rows<Form>(device, a); }
 
     template <class X, class Y>
     static void forward(Device& device, const softmax_forward<X, Y>& a) {
@@ -208,9 +203,9 @@ struct softmax_driver {
 }  // namespace on_device
 
 template <simt_device Device>
-struct softmax<Device> : on_device::softmax_driver<Device, on_device::softmax_form::plain> {};
+struct softmax<Device> : on_device::softmax_driver<Device, softmax_form::plain> {};
 template <simt_device Device>
-struct log_softmax<Device> : on_device::softmax_driver<Device, on_device::softmax_form::logarithm> {};
+struct log_softmax<Device> : on_device::softmax_driver<Device, softmax_form::logarithm> {};
 
 }  // namespace kernel
 }  // namespace HALFTONE_ABI

@@ -26,6 +26,9 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
+/// Softmax, or its logarithm.
+enum class softmax_form { plain, logarithm };
+
 /// The arguments of the forward pass.
 template <class X, class Y>
 struct softmax_forward {

@@ -86,6 +86,17 @@ rows_of(const view<T, 2>&) -> rows_of<T>;
 
 // ---- sums over rows
 
+/// The elements of a matrix as the terms of a sum.
+template <class T>
+struct element_term {
+    rows_of<T> x;
+
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD double operator()(Thread thread, extent row, extent column) const {
+        return x.load(thread, row, column);
+    }
+};
+
 inline constexpr extent sum_fan = 32;
 
 constexpr extent sum_groups(extent rows) { return rows <= sum_fan ? 1 : detail::ceil_div(rows, sum_fan); }
@@ -113,17 +124,6 @@ struct sum_level {
     }
 };
 
-/// The sums of a level as the terms of the next one.
-struct level_term {
-    global_span<const double> sums;
-    extent columns;
-
-    HALFTONE_KERNEL template <class Thread>
-    HALFTONE_HD double operator()(Thread thread, extent row, extent column) const {
-        return thread.load(sums, row * columns + column);
-    }
-};
-
 /// out[column] = (or +=) factor times the sum over rows of term(thread, row, column), which accesses `cost` elements.
 template <class Device, class Term, class G>
 void sum_rows(Device& device, extent rows, extent columns, extent cost, const Term& term, double factor, G* out,
@@ -137,16 +137,16 @@ void sum_rows(Device& device, extent rows, extent columns, extent cost, const Te
     auto *from = lease.as<double>(), *to = from + left * columns;
     for_each(device, left * columns, sum_fan * cost,
              sum_level<Term, double>{term, rows, columns, 1.0, {from, left * columns}, write_mode::overwrite});
-    const auto below = [&] { return level_term{{from, left * columns}, columns}; };
+    using below = element_term<const double>;
+    const auto sums = [&] { return below{rows_of<const double>({from, {left, columns}})}; };
     while (sum_groups(left) > 1) {
         const extent groups = sum_groups(left);
-        for_each(
-            device, groups * columns, sum_fan,
-            sum_level<level_term, double>{below(), left, columns, 1.0, {to, groups * columns}, write_mode::overwrite});
+        for_each(device, groups * columns, sum_fan,
+                 sum_level<below, double>{sums(), left, columns, 1.0, {to, groups * columns}, write_mode::overwrite});
         std::swap(from, to);
         left = groups;
     }
-    for_each(device, columns, left, sum_level<level_term, G>{below(), left, columns, factor, results, mode});
+    for_each(device, columns, left, sum_level<below, G>{sums(), left, columns, factor, results, mode});
 }
 
 }  // namespace kernel::fp64
