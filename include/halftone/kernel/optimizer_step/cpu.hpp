@@ -19,18 +19,20 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// A step over n parameters of a type that float does not hold; arguments as those of optimizer_step_elements.
+/// A step over a run of parameters of a type that float does not hold, as optimizer_step_elements.
 template <class Rule, bool Keeps, rounding CopyRounding, wide_number Param, class Copy, class Accumulate, class State>
-void wide_step_elements(extent n, Param* master, Copy* copy, const Accumulate* gradient, State* const* moments,
-                        const step_scalars_of<Rule, double>& s, const gradient_factors& factors,
-                        const rounding_key& key, std::uint32_t step, extent index, bool, float* average,
-                        float average_weight) {
-    for (extent i = 0; i < n; ++i) {
+void wide_step_elements(const optimizer_step_arguments<Rule, Param, Copy, Accumulate, State>& a,
+                        const step_run<Accumulate>& run, State* const* moments, const step_scalars_of<Rule, double>& s,
+                        bool) {
+    Param* const master = run.of(a.master);
+    Copy* const copy = run.of(a.copy);
+    float* const average = run.of(a.average);
+    for (extent i = 0; i < run.count; ++i) {
         double m[Rule::moments] = {};
         if (Keeps) {
             for (int k = 0; k < Rule::moments; ++k) m[k] = static_cast<double>(moments[k][i]);
         }
-        const double g = read_gradient_in_double(static_cast<float>(gradient[i]), factors);
+        const double g = read_gradient_in_double(static_cast<float>(run.gradient[i]), *a.factors);
         master[i] = Param(on_device::doubles::updated_by_rule(s, static_cast<double>(master[i]), g, m, Keeps));
         if (Keeps && !only_reads_moments<Rule>) {
             for (int k = 0; k < Rule::moments; ++k) {
@@ -39,14 +41,16 @@ void wide_step_elements(extent n, Param* master, Copy* copy, const Accumulate* g
                     moments[k][i] = next;
                 } else {
                     moments[k][i] = round_stochastic<State>(
-                        next, random_bits(key.seed, step, key.tensor + static_cast<std::uint32_t>(1 + k),
-                                          key.first + static_cast<std::uint64_t>(index + i)));
+                        next, random_bits(a.key.seed, static_cast<std::uint32_t>(a.step->steps),
+                                          a.key.tensor + static_cast<std::uint32_t>(1 + k),
+                                          a.key.first + static_cast<std::uint64_t>(run.first + i)));
                 }
             }
         }
         const auto stored = static_cast<double>(master[i]);
         if (copy != nullptr) copy[i] = halftone::detail::round_double<Copy, CopyRounding>(stored);
-        if (average != nullptr) average[i] += (static_cast<float>(stored) - average[i]) * average_weight;
+        if (average != nullptr)
+            average[i] += (static_cast<float>(stored) - average[i]) * average_weight_of(a.average_decay, *a.step);
     }
 }
 
@@ -93,15 +97,11 @@ struct optimizer_step<cpu> {
                 return a.rule.keeps() ? select(std::true_type{}) : select(std::false_type{});
             }
         }();
-        return [a, body, scalars = scalars_in_real<step_real_of<Param>>(a.rule, a.rates, *a.step), factors = *a.factors,
-                step = static_cast<std::uint32_t>(a.step->steps),
-                average_weight = average_weight_of(a.average_decay, *a.step)](extent i, extent n,
-                                                                              const Accumulate* gradient) {
+        return [a, body, scalars = scalars_in_real<step_real_of<Param>>(a.rule, a.rates, *a.step)](
+                   extent i, extent n, const Accumulate* gradient) {
             State* moments[Rule::moments];
             for (int k = 0; k < Rule::moments; ++k) moments[k] = a.rule.keeps() ? a.moments[k].data() + i : nullptr;
-            body(n, a.master.data() + i, a.copy.data() == nullptr ? nullptr : a.copy.data() + i, gradient, moments,
-                 scalars, factors, a.key, step, i, streams_copies<Param>(a.copy, i),
-                 a.average.data() == nullptr ? nullptr : a.average.data() + i, average_weight);
+            body(a, {i, n, gradient}, moments, scalars, streams_copies<Param>(a.copy, i));
         };
     }
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// An optimizer's step for some elements; `index` is the index of the first of them in the step. Keeps: whether the
-/// rule stores moments, known at compile time.
+/// An optimizer's step for a run of its elements, whose moments are at `moments`. Keeps: whether the rule stores moments,
+/// known at compile time.
 // No include guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <halftone/exec/cpu/simd.hpp>
@@ -15,10 +15,17 @@ namespace HALFTONE_SET {
 
 template <class Rule, bool Keeps, rounding Rounding, rounding CopyRounding, class Param, class Copy, class Accumulate,
           class State>
-void optimizer_step_elements(extent count, Param* master, Copy* copy, const Accumulate* gradient, State* const* moments,
-                             const typename Rule::scalars& s, const kernel::gradient_factors& factors,
-                             const kernel::rounding_key& key, std::uint32_t step, extent index, bool stores_non_temporal,
-                             float* average, float average_weight) {
+void optimizer_step_elements(const kernel::optimizer_step_arguments<Rule, Param, Copy, Accumulate, State>& a,
+                             const kernel::step_run<Accumulate>& run, State* const* moments,
+                             const typename Rule::scalars& s, bool stores_non_temporal) {
+    Param* const master = run.of(a.master);
+    Copy* const copy = run.of(a.copy);
+    float* const average = run.of(a.average);
+    const Accumulate* const gradient = run.gradient;
+    const float average_weight = kernel::average_weight_of(a.average_decay, *a.step);
+    const kernel::rounding_key key = a.key;
+    const auto step = static_cast<std::uint32_t>(a.step->steps);
+    const extent count = run.count, index = run.first;
     constexpr bool writes_moments = !kernel::only_reads_moments<Rule>;
     constexpr bool random_moments = writes_moments && !std::is_same_v<State, float>;
     constexpr bool is_split = std::is_same_v<Param, bfloat16_remainder>;
@@ -26,7 +33,7 @@ void optimizer_step_elements(extent count, Param* master, Copy* copy, const Accu
     constexpr int kinds = Keeps ? Rule::moments : 0, most_kinds = Rule::moments;
     State* moment[most_kinds];
     for (int k = 0; k < kinds; ++k) moment[k] = moments[k];
-    const gradient_reader reader = reader_of(factors);
+    const gradient_reader reader = reader_of(*a.factors);
     random_tile for_master, for_moment[most_kinds];
     alignas(64) Copy streamed[random_tile::size];
     for (extent begin = 0; begin < count; begin += random_tile::size) {

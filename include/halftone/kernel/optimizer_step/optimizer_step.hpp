@@ -57,6 +57,19 @@ struct optimizer_step_arguments {
     double average_decay = 0;  ///< at least 0 and less than 1
 };
 
+/// `count` parameters of a step from the one at index `first` on, and their gradients.
+template <class Accumulate>
+struct step_run {
+    extent first, count;
+    const Accumulate* gradient;
+
+    /// The part of the same parameters in another tensor of the step; nullptr if that has no data.
+    template <class T>
+    T* of(const view<T, 1>& v) const {
+        return v.data() == nullptr ? nullptr : v.data() + first;
+    }
+};
+
 /// Whether a rule only reads its moments, as declared by `static constexpr bool only_reads_moments = true`.
 template <class Rule>
 inline constexpr bool only_reads_moments = requires { requires Rule::only_reads_moments; };

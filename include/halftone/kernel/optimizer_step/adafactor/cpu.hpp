@@ -108,16 +108,15 @@ struct adafactor_step<cpu> {
     template <class Param, class Copy, class G>
     static void measure(cpu& device, const adafactor_arguments<Param, Copy, G>& a, const adafactor_tiles& tiles,
                         two_sums* found) {
-        const auto body = device.select(HALFTONE_EACH_SET(adafactor_measure<Param, Copy, G>));
-        const float least = a.step.rule.least_variance();
+        const auto body =
+            device.select(HALFTONE_EACH_SET(adafactor_measure<Param, Copy, G>));
         for_each_tile(device, tiles, [&](extent y, extent x) {
             two_sums here{};
             for (extent i = 0; i < tiles.rows_of(y); ++i) {
                 const extent row = y * tiles.height + i, column = x * tiles.width, at = row * tiles.columns + column;
                 float updates, parameters;
-                body(tiles.columns_of(x), a.step.master.data() + at,
-                     a.step.copy.data() == nullptr ? nullptr : a.step.copy.data() + at, a.step.gradient.data() + at,
-                     *a.step.factors, row_share(a, row), a.columns.data() + column, least, &updates, &parameters);
+                body(a.step, {at, tiles.columns_of(x), a.step.gradient.data() + at}, a.columns.data() + column,
+                     row_share(a, row), &updates, &parameters);
                 here.updates += static_cast<double>(updates), here.parameters += static_cast<double>(parameters);
             }
             found[y * tiles.across + x] = here;
@@ -134,21 +133,17 @@ struct adafactor_step<cpu> {
         const auto body = device.select(
             HALFTONE_EACH_SET(optimizer_step_elements<rule, true, Rounding, CopyRounding, Param, Copy, G, float>));
         const auto& s = a.step;
-        const rule::scalars all =
-            s.rule.scalars_of(s.rates, *s.step, *a.record, static_cast<double>(a.shape.size()));
-        const float average_weight = average_weight_of(s.average_decay, *s.step);
+        const rule::scalars all = s.rule.scalars_of(s.rates, *s.step, *a.record, static_cast<double>(a.shape.size()));
         const extent width = a.shape[1], across = detail::ceil_div(width, update_chunk), parts = a.shape[0] * across;
         const extent each = std::max<extent>(1, update_chunk / width);
         device.parallel_for(detail::ceil_div(parts, each), [&](extent task) {
             for (extent part = task * each; part < std::min(parts, (task + 1) * each); ++part) {
                 const extent row = part / across, column = part % across * update_chunk, at = row * width + column;
-                float* moments[] = {a.columns.data() + column};
                 rule::scalars of_row = all;
                 of_row.row = row_share(a, row);
-                body(std::min(update_chunk, width - column), s.master.data() + at,
-                     s.copy.data() == nullptr ? nullptr : s.copy.data() + at, s.gradient.data() + at, moments, of_row,
-                     *s.factors, s.key, static_cast<std::uint32_t>(s.step->steps), at, streams_copies<Param>(s.copy, at),
-                     s.average.data() == nullptr ? nullptr : s.average.data() + at, average_weight);
+                float* const moments[] = {a.columns.data() + column};
+                body(s, {at, std::min(update_chunk, width - column), s.gradient.data() + at}, moments, of_row,
+                     streams_copies<Param>(s.copy, at));
             }
         });
     }

@@ -46,13 +46,16 @@ void adafactor_squares(extent rows, extent width, const G* g, extent stride, con
 
 /// The sums of squares of updates, gradient / sqrt(variance), and of parameters, along a part of a row, in float.
 template <class Param, class Copy, class G>
-void adafactor_measure(extent width, const Param* master, const Copy* copy, const G* g,
-                       const kernel::gradient_factors& factors, float row, const float* columns, float least,
-                       float* of_updates, float* of_parameters) {
-    const gradient_reader reader = reader_of(factors);
+void adafactor_measure(const kernel::optimizer_step_arguments<kernel::adafactor_rule, Param, Copy, G, float>& a,
+                       const kernel::step_run<G>& run, const float* columns, float row, float* of_updates,
+                       float* of_parameters) {
+    const gradient_reader reader = reader_of(*a.factors);
+    const Param* const master = run.of(a.master);
+    const Copy* const copy = run.of(a.copy);
+    const G* const g = run.gradient;
     four_vectors updates = broadcast_four(0.0f), parameters = broadcast_four(0.0f);
-    const f32 share = splat(row), floor = splat(least);
-    for_vectors_unrolled(width, [&](extent j, int k, auto n) __attribute__((always_inline)) {
+    const f32 share = splat(row), floor = splat(a.rule.least_variance());
+    for_vectors_unrolled(run.count, [&](extent j, int k, auto n) __attribute__((always_inline)) {
         const f32 v = apply(reader, load(g + j, n)), w = load_master(master + j, copy == nullptr ? copy : copy + j, n);
         const f32 variance = adafactor_variance<f32>(share, load(columns + j, n), floor);
         updates.v[k] = updates.v[k] + v * v / variance;

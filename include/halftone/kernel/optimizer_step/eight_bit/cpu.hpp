@@ -36,18 +36,9 @@ struct eight_bit_step<cpu> {
         const auto body = device.select(
             HALFTONE_EACH_SET(eight_bit_step_elements<Rule, Rounding, CopyRounding, Param, Copy, Accumulate>));
         return [a, body, codecs = make_dynamic_codecs(*a.maps),
-                scalars = a.step.rule.scalars_of(a.step.rates, *a.step.step), factors = *a.step.factors,
-                step = static_cast<std::uint32_t>(a.step.step->steps),
-                average_weight = average_weight_of(a.step.average_decay, *a.step.step)](extent i, extent n,
-                                                                                       const Accumulate* gradient) {
-            const auto& s = a.step;
-            std::uint8_t* codes[Rule::moments];
-            float* absmax[Rule::moments];
-            for (int k = 0; k < Rule::moments; ++k)
-                codes[k] = a.codes[k].data() + i, absmax[k] = a.absmax[k].data() + i / eight_bit_block;
-            body(n, s.master.data() + i, s.copy.data() == nullptr ? nullptr : s.copy.data() + i, gradient, codes, absmax,
-                 *a.maps, codecs, scalars, factors, s.key, step, i, streams_copies<Param>(s.copy, i),
-                 s.average.data() == nullptr ? nullptr : s.average.data() + i, average_weight);
+                scalars = a.step.rule.scalars_of(a.step.rates, *a.step.step)](extent i, extent n,
+                                                                              const Accumulate* gradient) {
+            body(a, {i, n, gradient}, codecs, scalars, streams_copies<Param>(a.step.copy, i));
         };
     }
 };

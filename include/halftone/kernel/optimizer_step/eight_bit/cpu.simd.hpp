@@ -110,15 +110,16 @@ HALFTONE_INLINE void for_moments(const F& f) {
 }
 
 template <class Rule, rounding Rounding, rounding CopyRounding, class Param, class Copy, class Accumulate>
-void eight_bit_step_elements(extent count, Param* master, Copy* copy, const Accumulate* gradient, std::uint8_t* const* codes,
-                             float* const* absmax, const kernel::dynamic_maps& maps,
-                             const kernel::dynamic_codecs& codecs, const typename Rule::scalars& s,
-                             const kernel::gradient_factors& factors, const kernel::rounding_key& key, std::uint32_t step,
-                             extent index, bool stores_non_temporal, float* average, float average_weight) {
+void eight_bit_step_elements(const kernel::eight_bit_step_arguments<Rule, Param, Copy, Accumulate>& a,
+                             const kernel::step_run<Accumulate>& run, const kernel::dynamic_codecs& codecs,
+                             const typename Rule::scalars& s, bool stores_non_temporal) {
+    const extent count = run.count;
+    std::uint8_t* codes[Rule::moments];
+    float *absmax[Rule::moments], *moments[Rule::moments];
     constexpr extent block = kernel::eight_bit_block, at_once = 4 * block;
     alignas(64) float held[Rule::moments][at_once];
-    float* moments[Rule::moments];
-    for (int k = 0; k < Rule::moments; ++k) moments[k] = held[k];
+    for (int k = 0; k < Rule::moments; ++k)
+        codes[k] = run.of(a.codes[k]), absmax[k] = a.absmax[k].data() + run.first / block, moments[k] = held[k];
     const auto each_block = [&](auto which, extent begin, const auto& of) __attribute__((always_inline)) {
         constexpr int k = decltype(which)::value;
         for (extent first = begin; first < begin + at_once && first < count; first += block)
@@ -126,18 +127,19 @@ void eight_bit_step_elements(extent count, Param* master, Copy* copy, const Accu
     };
     const auto read = [&](auto which, extent begin) __attribute__((always_inline)) {
         constexpr int k = decltype(which)::value;
-        const auto codec = codec_of<Rule, k>(maps, codecs);
-        each_block(which, begin, [&](extent first, extent n, float* m) __attribute__((always_inline)) {
-            read_block(codec, codes[k] + first, absmax[k][first / block], n, m);
-        });
+        const auto codec = codec_of<Rule, k>(*a.maps, codecs);
+        each_block(
+            which, begin, [&](extent first, extent n, float* m) __attribute__((always_inline)) {
+                read_block(codec, codes[k] + first, absmax[k][first / block], n, m);
+            });
     };
     const auto write = [&](auto which, extent begin) __attribute__((always_inline)) {
         constexpr int k = decltype(which)::value;
-        const auto codec = codec_of<Rule, k>(maps, codecs);
+        const auto codec = codec_of<Rule, k>(*a.maps, codecs);
         each_block(which, begin, [&](extent first, extent n, const float* m) __attribute__((always_inline)) {
             const auto ahead = [&](extent i) __attribute__((always_inline)) {
-                if constexpr (k == 0) prefetch(gradient + first + at_once + i, 1);
-                if constexpr (k == Rule::moments - 1) prefetch(master + first + at_once + i, 1);
+                if constexpr (k == 0) prefetch(run.gradient + first + at_once + i, 1);
+                if constexpr (k == Rule::moments - 1) prefetch(run.of(a.step.master) + first + at_once + i, 1);
             };
             const auto least = [&] {
                 if constexpr (kernel::moment_divides<Rule>(k)) return not_zero_code{held[0] + (first - begin), m};
@@ -149,9 +151,8 @@ void eight_bit_step_elements(extent count, Param* master, Copy* copy, const Accu
     for (extent begin = 0; begin < count; begin += at_once) {
         for_moments<Rule>([&](auto which) __attribute__((always_inline)) { read(which, begin); });
         optimizer_step_elements<Rule, true, Rounding, CopyRounding, Param, Copy, Accumulate, float>(
-            count - begin < at_once ? count - begin : at_once, master + begin, copy == nullptr ? nullptr : copy + begin,
-            gradient + begin, moments, s, factors, key, step, index + begin, stores_non_temporal,
-            average == nullptr ? nullptr : average + begin, average_weight);
+            a.step, {run.first + begin, count - begin < at_once ? count - begin : at_once, run.gradient + begin},
+            moments, s, stores_non_temporal);
         for_moments<Rule>([&](auto which) __attribute__((always_inline)) { write(which, begin); });
     }
 }
