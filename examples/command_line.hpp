@@ -19,6 +19,17 @@ struct exit_with : std::runtime_error {
     int code;
 };
 
+/// A GPU's description and its name: "cuda, NVIDIA H200".
+struct gpu_names {
+    std::string device, gpu;
+};
+/// The names of the machine's GPU. Throws exit_with(3) if there is none. Each program has it in */gpu.cu if CUDA is
+/// available, in */no_gpu.cpp otherwise.
+gpu_names describe_gpu();
+
+/// Ends a program that should use a GPU and cannot.
+[[noreturn]] inline void refuse_gpu() { throw exit_with(3, "--device cuda: this program was built without CUDA"); }
+
 /// Ends the program: the parts are the line.
 template <class... Parts>
 [[noreturn]] void refuse(const Parts&... parts) {

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdio>
 #include <iostream>
 #include <optional>
 #include <string>
@@ -15,6 +14,7 @@
 #include <halftone/observe/metrics/machine.hpp>
 #include <halftone/observe/metrics/metrics.hpp>
 #include <halftone/observe/metrics/output_file.hpp>
+#include <halftone/observe/report/table.hpp>
 
 #include "../parse.hpp"
 #include "run.hpp"
@@ -59,11 +59,10 @@ inline void check(const run_options& o) {
 inline void print_results(std::ostream& out, const std::vector<classifier_result>& runs) {
     out << "policy      train loss  test accuracy  samples/s  ms a step  waited  peak MiB  skipped steps\n";
     for (const classifier_result& r : runs) {
-        char line[160];
-        std::snprintf(line, sizeof line, "%-11s %10.4f %13.2f%% %10.0f %10.2f %6.2f%% %9.1f %14lld\n", r.name.c_str(),
-                      r.train_loss, 100 * r.accuracy, r.samples_per_second, r.step_ms, 100 * r.waited / r.seconds,
-                      static_cast<double>(r.peak_bytes) / (1 << 20), static_cast<long long>(r.skipped_steps));
-        out << line;
+        out << ht::detail::formatted("%-11s %10.4f %13.2f%% %10.0f %10.2f %6.2f%% %9.1f %14lld\n", r.name.c_str(),
+                                     r.train_loss, 100 * r.accuracy, r.samples_per_second, r.step_ms,
+                                     100 * r.waited / r.seconds, static_cast<double>(r.peak_bytes) / (1 << 20),
+                                     static_cast<long long>(r.skipped_steps));
     }
 }
 
@@ -74,21 +73,17 @@ inline ht::report page_of(const char* program, const nlohmann::ordered_json& arg
     page.facts = {{"processor", ht::cpu_model()}, {"device", device}, {"commit", HALFTONE_COMMIT}};
     for (const auto& [name, value] : arguments.items())
         page.facts.push_back({name, value.is_string() ? value.get<std::string>() : value.dump()});
-    const auto number = [](const char* format, double value) {
-        char text[40];
-        std::snprintf(text, sizeof text, format, value);
-        return std::string(text);
-    };
     for (const classifier_result& r : runs) {
         ht::run_report& run = page.runs.emplace_back(r.name);
-        run.figures = {{"training loss, nats a sample", number("%.4f", r.train_loss)},
-                       {"test accuracy", number("%.2f%%", 100 * r.accuracy)},
-                       {"samples a second", number("%.0f", r.samples_per_second)},
-                       {"ms a step", number("%.2f", r.step_ms)},
-                       {"waited for batches", number("%.2f%%", 100 * r.waited / r.seconds)},
-                       {"peak memory, MiB", number("%.1f", static_cast<double>(r.peak_bytes) / (1 << 20))},
-                       {"skipped steps", std::to_string(r.skipped_steps)},
-                       {"parameters", std::to_string(r.parameters)}};
+        run.figures = {
+            {"training loss, nats a sample", ht::detail::formatted("%.4f", r.train_loss)},
+            {"test accuracy", ht::detail::formatted("%.2f%%", 100 * r.accuracy)},
+            {"samples a second", ht::detail::formatted("%.0f", r.samples_per_second)},
+            {"ms a step", ht::detail::formatted("%.2f", r.step_ms)},
+            {"waited for batches", ht::detail::formatted("%.2f%%", 100 * r.waited / r.seconds)},
+            {"peak memory, MiB", ht::detail::formatted("%.1f", static_cast<double>(r.peak_bytes) / (1 << 20))},
+            {"skipped steps", std::to_string(r.skipped_steps)},
+            {"parameters", std::to_string(r.parameters)}};
         run.policies = r.policies;
     }
     return page;

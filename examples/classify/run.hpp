@@ -45,11 +45,3 @@ struct classifier_result {
     double loss_scale = 0;
     std::vector<halftone::policy_row> policies{};  ///< the types of its layers
 };
-
-/// Its description and its name: "cuda, NVIDIA H200".
-struct gpu_names {
-    std::string device, gpu;
-};
-/// Of the GPU. Throws exit_with(3) if there is none. Each program has it in */gpu.cu if CUDA is available, in */no_gpu.cpp
-/// otherwise.
-gpu_names describe_gpu();

@@ -49,11 +49,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <deque>
 #include <ostream>
 #include <utility>
 #include <vector>
+
+#include <halftone/observe/report/table.hpp>
 
 #include "memory.hpp"
 
@@ -322,20 +323,18 @@ inline std::vector<row> table(const subject& s, const strategy& how, const machi
 
 /// Prints a line for each number of ranks: memory and traffic in MiB, times in ms.
 inline void print(std::ostream& out, const std::vector<row>& rows) {
-    char line[200];
-    std::snprintf(line, sizeof line, "%6s %12s %12s %12s %12s %12s %11s %10s %9s\n", "ranks", "memory MiB",
-                  "parameters", "gradients", "moments", "wire MiB", "step ms", "hidden", "of ideal");
-    out << line;
+    using halftone::detail::formatted;
+    out << formatted("%6s %12s %12s %12s %12s %12s %11s %10s %9s\n", "ranks", "memory MiB", "parameters", "gradients",
+                     "moments", "wire MiB", "step ms", "hidden", "of ideal");
     const auto mib = [](std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
     for (const row& r : rows) {
         const rank_memory& m = r.memory;
-        char hidden[16] = "-";
-        if (r.wire_seconds > 0) std::snprintf(hidden, sizeof hidden, "%.0f%%", 100 * r.hidden_seconds / r.wire_seconds);
-        std::snprintf(line, sizeof line, "%6d %12.2f %12.2f %12.2f %12.2f %12.2f %11.3f %10s %8.1f%%\n", r.ranks,
-                      mib(m.total()), mib(m.of(ht::memory_kind::master) + m.of(ht::memory_kind::copy)),
-                      mib(m.of(ht::memory_kind::gradient)), mib(m.of(ht::memory_kind::moment)), mib(r.traffic.total()),
-                      1e3 * r.step_seconds, hidden, 100 * r.efficiency);
-        out << line;
+        const std::string hidden =
+            r.wire_seconds > 0 ? formatted("%.0f%%", 100 * r.hidden_seconds / r.wire_seconds) : "-";
+        out << formatted("%6d %12.2f %12.2f %12.2f %12.2f %12.2f %11.3f %10s %8.1f%%\n", r.ranks, mib(m.total()),
+                         mib(m.of(ht::memory_kind::master) + m.of(ht::memory_kind::copy)),
+                         mib(m.of(ht::memory_kind::gradient)), mib(m.of(ht::memory_kind::moment)),
+                         mib(r.traffic.total()), 1e3 * r.step_seconds, hidden.c_str(), 100 * r.efficiency);
     }
 }
 

@@ -1,22 +1,17 @@
 // SPDX-License-Identifier: MIT
-#include "page.hpp"
-
-#include <cstdio>
+#include <algorithm>
 
 #include <nlohmann/json.hpp>
 
 #include <halftone/observe/report/chart.hpp>
+#include <halftone/observe/report/table.hpp>
+
+#include "page.hpp"
 
 namespace ht = halftone;
+using ht::detail::formatted;
 
 namespace {
-
-template <class... Values>
-std::string text(const char* format, Values... values) {
-    char line[256];
-    std::snprintf(line, sizeof line, format, values...);
-    return line;
-}
 
 std::size_t elements_of(const scaling::subject& s) {
     std::size_t n = 0;
@@ -59,31 +54,39 @@ std::string memory_chart(const scaled& s) {
 }
 
 std::string table_of(const scaled& s) {
-    std::string page = "<h2>" + ht::detail::escaped(s.name()) +
-                       "</h2>\n<div class=\"scroll\"><table class=\"data\"><tr><th class=\"n\">ranks</th><th class=\"n\">memory, MiB</th>"
-                       "<th class=\"n wide\">masters</th><th class=\"n wide\">copies</th><th class=\"n wide\">gradients</th>"
-                       "<th class=\"n wide\">moments</th><th class=\"n wide\">for a while</th><th class=\"n wide\">received, MiB</th>"
-                       "<th class=\"n\">step, ms</th><th class=\"n wide\">hidden</th><th class=\"n\">of ideal</th></tr>\n";
+    ht::detail::table t{{{"ranks", 0, "n"},
+                         {"memory, MiB", 0, "n"},
+                         {"masters", 0, "n wide"},
+                         {"copies", 0, "n wide"},
+                         {"gradients", 0, "n wide"},
+                         {"moments", 0, "n wide"},
+                         {"for a while", 0, "n wide"},
+                         {"received, MiB", 0, "n wide"},
+                         {"step, ms", 0, "n"},
+                         {"hidden", 0, "n wide"},
+                         {"of ideal", 0, "n"}}};
+    const auto mib = [](std::uint64_t bytes) { return formatted("%.2f", mebibytes(bytes)); };
     for (const scaling::row& r : s.rows) {
         const scaling::rank_memory& m = r.memory;
-        const auto cell = [](const std::string& value, const char* kind = "n") { return std::string("<td class=\"") + kind + "\">" + value + "</td>"; };
-        const auto mib = [](std::uint64_t bytes) { return text("%.2f", mebibytes(bytes)); };
-        page += "<tr>" + cell(text("%d", r.ranks)) + cell(mib(m.total())) + cell(mib(m.of(ht::memory_kind::master)), "n wide") +
-                cell(mib(m.of(ht::memory_kind::copy)), "n wide") + cell(mib(m.of(ht::memory_kind::gradient)), "n wide") +
-                cell(mib(m.of(ht::memory_kind::moment)), "n wide") + cell(mib(m.gathered + m.wire), "n wide") +
-                cell(mib(r.traffic.total()), "n wide") + cell(text("%.3f", 1e3 * r.step_seconds)) +
-                cell(r.wire_seconds > 0 ? text("%.0f%%", 100 * r.hidden_seconds / r.wire_seconds) : "-", "n wide") +
-                cell(text("%.1f%%", 100 * r.efficiency)) + "</tr>\n";
+        t.rows.push_back({std::to_string(r.ranks), mib(m.total()), mib(m.of(ht::memory_kind::master)),
+                          mib(m.of(ht::memory_kind::copy)), mib(m.of(ht::memory_kind::gradient)),
+                          mib(m.of(ht::memory_kind::moment)), mib(m.gathered + m.wire), mib(r.traffic.total()),
+                          formatted("%.3f", 1e3 * r.step_seconds),
+                          r.wire_seconds > 0 ? formatted("%.0f%%", 100 * r.hidden_seconds / r.wire_seconds) : "-",
+                          formatted("%.1f%%", 100 * r.efficiency)});
     }
-    return page + "</table></div>\n";
+    return "<h2>" + ht::detail::escaped(s.name()) + "</h2>\n" + t.html();
 }
 
 }  // namespace
 
 std::string subject_text(const options& o, const scaling::subject& s) {
-    return text("a GPT of %lld blocks of width %lld, %s, %.4g million parameters; of each rank %lld x %lld windows of %lld tokens",
-                static_cast<long long>(o.layers), static_cast<long long>(o.width), o.policy.c_str(), 1e-6 * static_cast<double>(elements_of(s)),
-                static_cast<long long>(o.accumulation), static_cast<long long>(o.batch), static_cast<long long>(o.context));
+    return formatted(
+        "a GPT of %lld blocks of width %lld, %s, %.4g million parameters; of each rank %lld x %lld windows of %lld "
+        "tokens",
+        static_cast<long long>(o.layers), static_cast<long long>(o.width), o.policy.c_str(),
+        1e-6 * static_cast<double>(elements_of(s)), static_cast<long long>(o.accumulation),
+        static_cast<long long>(o.batch), static_cast<long long>(o.context));
 }
 
 std::string table_json(const options& o, const scaling::subject& s, const std::vector<scaled>& all) {
@@ -114,9 +117,12 @@ std::string table_json(const options& o, const scaling::subject& s, const std::v
 std::string table_html(const options& o, const scaling::subject& s, const std::vector<scaled>& all) {
     std::string page = ht::detail::page_begin("From 1 to " + std::to_string(o.ranks) + " devices", ht::detail::chart_style);
     page += "<p>Predicted for " + ht::detail::escaped(subject_text(o, s)) + ". " +
-            text("A step takes %.4g ms on one device; %lld ranks in each node, %.4g GB/s and %.4g us within it, %.4g GB/s and %.4g us "
-                 "between nodes.",
-                 1e3 * o.step_seconds, static_cast<long long>(o.per_node), o.bandwidth[0], o.latency[0], o.bandwidth[1], o.latency[1]) +
+            formatted(
+                "A step takes %.4g ms on one device; %lld ranks in each node, %.4g GB/s and %.4g us within it, %.4g "
+                "GB/s and %.4g us "
+                "between nodes.",
+                1e3 * o.step_seconds, static_cast<long long>(o.per_node), o.bandwidth[0], o.latency[0], o.bandwidth[1],
+                o.latency[1]) +
             " Each rank has its own batch, so that n ranks do n times the work of one.</p>\n<div class=\"charts\">\n";
     page += chart_of(all, {.title = "Memory of a rank", .unit = "MiB", .from_zero = true},
                      [](const scaling::row& r) { return mebibytes(r.memory.total()); });

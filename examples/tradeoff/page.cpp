@@ -3,13 +3,14 @@
 /// tradeoff.html: the curve of step time over peak memory, the peaks by kind with the planned ones, and the table. One
 /// page that loads nothing, without a script.
 #include <algorithm>
-#include <cstdio>
 
 #include <halftone/observe/report/bars.hpp>
+#include <halftone/observe/report/table.hpp>
 
 #include "report.hpp"
 
 namespace ht = halftone;
+using ht::detail::formatted;
 
 namespace {
 
@@ -27,13 +28,6 @@ constexpr ht::memory_kind shown_kinds[] = {ht::memory_kind::master,   ht::memory
 
 double mebibytes(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
-template <class... Values>
-std::string text(const char* format, Values... values) {
-    char line[512];
-    std::snprintf(line, sizeof line, format, values...);
-    return line;
-}
-
 /// Step time over peak memory: a filled point as measured, a ring at the planned peak.
 std::string curve(const std::vector<finished_row>& rows) {
     ht::detail::chart c{.title = "ms a step", .of_x = "peak memory, MiB", .from_zero = true, .x_from_zero = true};
@@ -42,7 +36,8 @@ std::string curve(const std::vector<finished_row>& rows) {
         const row_result& r = rows[i].result;
         const double peak = mebibytes(r.measured.peak), planned = mebibytes(r.planned.peak), ms = r.training.step_ms;
         c.points.push_back({peak, ms, std::to_string(i + 1),
-                            rows[i].what.name + text(": %.1f MiB (planned %.1f), %.2f ms", peak, planned, ms), planned});
+                            rows[i].what.name + formatted(": %.1f MiB (planned %.1f), %.2f ms", peak, planned, ms),
+                            planned});
         line.points.push_back({peak, ms});
     }
     std::sort(line.points.begin(), line.points.end(), [](const auto& a, const auto& b) { return a.x < b.x; });
@@ -56,7 +51,10 @@ std::string bars(const std::vector<finished_row>& rows) {
     for (std::size_t i = 0; i < rows.size(); ++i) {
         const row_result& r = rows[i].result;
         const double planned = mebibytes(r.planned.peak);
-        ht::detail::bar_row row{std::to_string(i + 1), text("%.1f MiB, planned %.1f", mebibytes(r.measured.peak), planned), {}, planned};
+        ht::detail::bar_row row{std::to_string(i + 1),
+                                formatted("%.1f MiB, planned %.1f", mebibytes(r.measured.peak), planned),
+                                {},
+                                planned};
         for (const ht::memory_kind k : shown_kinds)
             row.parts.push_back({ht::name(k), mebibytes(r.measured.by_kind[static_cast<std::size_t>(k)])});
         c.rows.push_back(std::move(row));
@@ -72,12 +70,16 @@ std::string table(const std::vector<finished_row>& rows) {
         "<th class=\"n\">accuracy</th></tr>\n";
     for (std::size_t i = 0; i < rows.size(); ++i) {
         const row_result& r = rows[i].result;
-        html += text("<tr><td>%zu. ", i + 1) + ht::detail::escaped(rows[i].what.name) + "</td>";
-        html += text("<td class=\"n\" title=\"planned MiB\">%.2f</td><td class=\"n\" title=\"measured MiB\">%.2f</td><td class=\"n\" title=\"of the first\">%.2f</td>",
-                     mebibytes(r.planned.peak), mebibytes(r.measured.peak), mebibytes(r.measured.peak) / whole);
-        html += text("<td class=\"n\" title=\"ms a step\">%.2f</td><td class=\"n\" title=\"train loss\">%.4f</td>", r.training.step_ms, r.training.train_loss);
-        html += text("<td class=\"n\" title=\"validation loss\">%.4f</td><td class=\"n\" title=\"accuracy\">%.1f%%</td></tr>\n", r.validation_loss,
-                     100 * r.accuracy);
+        html += formatted("<tr><td>%zu. ", i + 1) + ht::detail::escaped(rows[i].what.name) + "</td>";
+        html += formatted(
+            "<td class=\"n\" title=\"planned MiB\">%.2f</td><td class=\"n\" title=\"measured MiB\">%.2f</td><td "
+            "class=\"n\" title=\"of the first\">%.2f</td>",
+            mebibytes(r.planned.peak), mebibytes(r.measured.peak), mebibytes(r.measured.peak) / whole);
+        html += formatted("<td class=\"n\" title=\"ms a step\">%.2f</td><td class=\"n\" title=\"train loss\">%.4f</td>",
+                          r.training.step_ms, r.training.train_loss);
+        html += formatted(
+            "<td class=\"n\" title=\"validation loss\">%.4f</td><td class=\"n\" title=\"accuracy\">%.1f%%</td></tr>\n",
+            r.validation_loss, 100 * r.accuracy);
     }
     return html + "</table></div>\n";
 }
@@ -86,13 +88,15 @@ std::string table(const std::vector<finished_row>& rows) {
 
 std::string page(const options& o, const surroundings& around, const std::vector<finished_row>& rows) {
     std::string html = ht::detail::drawn_page_begin("Memory, time and loss", style);
-    html += "<p>A classifier of texts, " + text("%lld blocks of width %lld, %zu parameters, %lld steps of %lld texts of at most %lld words, ",
-                                                static_cast<long long>(o.layers), static_cast<long long>(o.width),
-                                                rows.front().result.parameters, static_cast<long long>(o.steps),
-                                                static_cast<long long>(o.batch), static_cast<long long>(o.length));
-    html += "trained in turns on one machine (" + ht::detail::escaped(around.device) + "). Texts: " + ht::detail::escaped(around.text) +
-            text("; %lld to train on, %lld held out.</p>\n", static_cast<long long>(around.training),
-                 static_cast<long long>(around.held_out));
+    html +=
+        "<p>A classifier of texts, " +
+        formatted("%lld blocks of width %lld, %zu parameters, %lld steps of %lld texts of at most %lld words, ",
+                  static_cast<long long>(o.layers), static_cast<long long>(o.width), rows.front().result.parameters,
+                  static_cast<long long>(o.steps), static_cast<long long>(o.batch), static_cast<long long>(o.length));
+    html += "trained in turns on one machine (" + ht::detail::escaped(around.device) +
+            "). Texts: " + ht::detail::escaped(around.text) +
+            formatted("; %lld to train on, %lld held out.</p>\n", static_cast<long long>(around.training),
+                      static_cast<long long>(around.held_out));
     html += "<h2>Step time over peak memory</h2>\n" + curve(rows);
     html += "<p>A point is what was measured, the ring around it the peak that the plan told before the run. Times are medians.</p>\n<ol>";
     for (const finished_row& r : rows) html += "<li>" + ht::detail::escaped(r.what.name) + "</li>";

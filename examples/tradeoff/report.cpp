@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-#include "report.hpp"
-
 #include <algorithm>
-#include <cstdio>
 #include <ostream>
 
 #include <nlohmann/json.hpp>
 
 #include <halftone/io/finite_json.hpp>
 #include <halftone/observe/metrics/machine.hpp>
+#include <halftone/observe/report/table.hpp>
+
+#include "report.hpp"
 
 #if !defined(HALFTONE_COMMIT)
 #define HALFTONE_COMMIT "unknown"
@@ -21,17 +21,12 @@ namespace {
 
 double mebibytes(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
+using ht::detail::formatted;
+
 /// The kinds of memory that tables show.
 constexpr ht::memory_kind shown_kinds[] = {ht::memory_kind::master,     ht::memory_kind::copy,
                                            ht::memory_kind::gradient,   ht::memory_kind::moment,
                                            ht::memory_kind::activation, ht::memory_kind::workspace};
-
-template <class Value>
-void put(std::ostream& out, const char* format, Value value) {
-    char cell[96];
-    std::snprintf(cell, sizeof cell, format, value);
-    out << cell;
-}
 
 json bytes_by_kind(const bytes_in_use& bytes) {
     json all;
@@ -41,23 +36,24 @@ json bytes_by_kind(const bytes_in_use& bytes) {
 }
 
 void print_kinds(std::ostream& out, const bytes_in_use& bytes) {
-    for (const ht::memory_kind kind : shown_kinds) put(out, " %10.1f", mebibytes(bytes.by_kind[static_cast<std::size_t>(kind)]));
+    for (const ht::memory_kind kind : shown_kinds)
+        out << formatted(" %10.1f", mebibytes(bytes.by_kind[static_cast<std::size_t>(kind)]));
 }
 void print_heads_of_kinds(std::ostream& out) {
-    for (const ht::memory_kind kind : shown_kinds) put(out, " %10s", ht::name(kind));
+    for (const ht::memory_kind kind : shown_kinds) out << formatted(" %10s", ht::name(kind));
 }
 
 }  // namespace
 
 void print_plans(std::ostream& out, const std::vector<finished_row>& rows) {
     out << "                                  peak MiB, planned\n";
-    put(out, "%-32s", "");
+    out << formatted("%-32s", "");
     out << "   total";
     print_heads_of_kinds(out);
     out << "   at the peak\n";
     for (const finished_row& r : rows) {
-        put(out, "%-32s", r.what.name.c_str());
-        put(out, " %7.1f", mebibytes(r.result.planned.peak));
+        out << formatted("%-32s", r.what.name.c_str());
+        out << formatted(" %7.1f", mebibytes(r.result.planned.peak));
         print_kinds(out, r.result.planned);
         out << "   " << r.result.operation_at_peak << '\n';
     }
@@ -69,13 +65,13 @@ void print_table(std::ostream& out, const std::vector<finished_row>& rows) {
     print_heads_of_kinds(out);
     out << '\n';
     for (const finished_row& r : rows) {
-        put(out, "%-32s", r.what.name.c_str());
-        put(out, " %8.1f", mebibytes(r.result.planned.peak));
-        put(out, " %9.1f", mebibytes(r.result.measured.peak));
-        put(out, " %7.2f", r.result.training.step_ms);
-        put(out, " %8.4f", r.result.training.train_loss);
-        put(out, " %11.4f", r.result.validation_loss);
-        put(out, " %8.1f%% |", 100 * r.result.accuracy);
+        out << formatted("%-32s", r.what.name.c_str());
+        out << formatted(" %8.1f", mebibytes(r.result.planned.peak));
+        out << formatted(" %9.1f", mebibytes(r.result.measured.peak));
+        out << formatted(" %7.2f", r.result.training.step_ms);
+        out << formatted(" %8.4f", r.result.training.train_loss);
+        out << formatted(" %11.4f", r.result.validation_loss);
+        out << formatted(" %8.1f%% |", 100 * r.result.accuracy);
         print_kinds(out, r.result.measured);
         out << '\n';
     }
@@ -83,20 +79,16 @@ void print_table(std::ostream& out, const std::vector<finished_row>& rows) {
 
 ht::report report_page(const options& o, const surroundings& around, const std::vector<finished_row>& rows) {
     ht::report page{.title = "tradeoff: " + std::to_string(o.layers) + " blocks, " + std::to_string(o.steps) + " steps", .of_loss = "nats a text"};
-    page.facts = {{"processor", ht::cpu_model()}, {"device", around.device}, {"commit", HALFTONE_COMMIT}, {"texts", around.text}};
-    const auto number = [](const char* format, double value) {
-        char text[40];
-        std::snprintf(text, sizeof text, format, value);
-        return std::string(text);
-    };
+    page.facts = {
+        {"processor", ht::cpu_model()}, {"device", around.device}, {"commit", HALFTONE_COMMIT}, {"texts", around.text}};
     for (const finished_row& r : rows) {
         ht::run_report& run = page.runs.emplace_back(r.what.name);
-        run.figures = {{"training loss, nats a text", number("%.4f", r.result.training.train_loss)},
-                       {"validation loss", number("%.4f", r.result.validation_loss)},
-                       {"accuracy", number("%.1f%%", 100 * r.result.accuracy)},
-                       {"ms a step", number("%.2f", r.result.training.step_ms)},
-                       {"peak memory, MiB", number("%.1f", mebibytes(r.result.measured.peak))},
-                       {"planned peak, MiB", number("%.1f", mebibytes(r.result.planned.peak))}};
+        run.figures = {{"training loss, nats a text", formatted("%.4f", r.result.training.train_loss)},
+                       {"validation loss", formatted("%.4f", r.result.validation_loss)},
+                       {"accuracy", formatted("%.1f%%", 100 * r.result.accuracy)},
+                       {"ms a step", formatted("%.2f", r.result.training.step_ms)},
+                       {"peak memory, MiB", formatted("%.1f", mebibytes(r.result.measured.peak))},
+                       {"planned peak, MiB", formatted("%.1f", mebibytes(r.result.planned.peak))}};
         run.policies = r.result.policies;
     }
     return page;

@@ -56,11 +56,7 @@ run_result planned_on(Device& device, task t, bool chooses_budget) {
     return result;
 }
 
-/// The GPU's part. All throw exit_with(3) if there is none: gpu.cu is built if CUDA is available, no_gpu.cpp otherwise.
-struct gpu_names {
-    std::string device, gpu;  ///< its description and its name: "cuda, NVIDIA H200"
-};
-gpu_names describe_gpu();
+/// The GPU's part. Both throw exit_with(3) if there is none: gpu.cu is built if CUDA is available, no_gpu.cpp otherwise.
 run_result planned_on_gpu(const task& t, bool chooses_budget);
 run_result run_on_gpu(const task& t, const surroundings& around, run_view& view);
 

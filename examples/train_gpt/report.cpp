@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
-#include <cstdio>
 #include <iostream>
 
 #include <halftone/io/checkpoint/manifest.hpp>
@@ -11,6 +10,7 @@
 #include <halftone/observe/metrics/terminal.hpp>
 #include <halftone/observe/numerics/html.hpp>
 #include <halftone/observe/report/json.hpp>
+#include <halftone/observe/report/table.hpp>
 #include <halftone/observe/shadow/html.hpp>
 
 #include "../write_file.hpp"
@@ -24,19 +24,15 @@ using json = nlohmann::ordered_json;
 
 namespace {
 
+using ht::detail::formatted;
+
 /// The kinds of memory that tables show.
 constexpr ht::memory_kind shown_kinds[] = {ht::memory_kind::master,     ht::memory_kind::copy,
                                            ht::memory_kind::gradient,   ht::memory_kind::moment,
                                            ht::memory_kind::activation, ht::memory_kind::workspace};
 
-template <class... Values>
-std::string text(const char* format, Values... values) {
-    char line[128];
-    std::snprintf(line, sizeof line, format, values...);
-    return line;
-}
 double mebibytes(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
-std::string mebibytes_text(std::size_t bytes) { return text("%.1f", mebibytes(bytes)); }
+std::string mebibytes_text(std::size_t bytes) { return formatted("%.1f", mebibytes(bytes)); }
 
 json arguments_of(const options& o) {
     json arguments{{"model", o.model}, {"layers", o.layers}, {"heads", o.heads}, {"width", o.width}, {"context", o.context},
@@ -91,10 +87,10 @@ json summary_of(const run_result& r, const options& o, const machine& where) {
 std::vector<std::pair<std::string, std::string>> figures_of(const run_result& r, const char* unit) {
     const ht::training_result& t = r.training;
     std::vector<std::pair<std::string, std::string>> figures{
-        {std::string("training loss, nats a ") + unit, text("%.4f", t.train_loss)},
-        {"validation loss", r.validation ? text("%.4f", r.validation->loss) : "-"},
-        {"tokens a second", text("%.0f", t.tokens_per_second)},
-        {"ms a step", text("%.2f", t.step_ms)},
+        {std::string("training loss, nats a ") + unit, formatted("%.4f", t.train_loss)},
+        {"validation loss", r.validation ? formatted("%.4f", r.validation->loss) : "-"},
+        {"tokens a second", formatted("%.0f", t.tokens_per_second)},
+        {"ms a step", formatted("%.2f", t.step_ms)},
         {"peak memory, MiB", mebibytes_text(t.peak_bytes)},
         {"skipped steps", std::to_string(t.skipped_steps)},
         {"parameters", std::to_string(r.parameters)}};
@@ -102,10 +98,11 @@ std::vector<std::pair<std::string, std::string>> figures_of(const run_result& r,
     std::string peaks;
     for (const run_peaks& each : r.of_ranks) peaks += mebibytes_text(each.bytes) + ", ";
     const double n = static_cast<double>(std::max<std::int64_t>(t.steps, 1));
-    figures.insert(figures.end(), {{"peak memory of each rank, MiB", peaks + "planned " + mebibytes_text(r.plan.peak_bytes)},
-                                   {"received from other ranks, MiB a step", text("%.2f", r.collectives.bytes / n / (1 << 20))},
-                                   {"collectives, ms a step", text("%.2f", 1e3 * r.collectives.seconds_under_way / n)},
-                                   {"of these behind computation", text("%.0f%%", 100 * r.collectives.hidden_share)}});
+    figures.insert(figures.end(),
+                   {{"peak memory of each rank, MiB", peaks + "planned " + mebibytes_text(r.plan.peak_bytes)},
+                    {"received from other ranks, MiB a step", formatted("%.2f", r.collectives.bytes / n / (1 << 20))},
+                    {"collectives, ms a step", formatted("%.2f", 1e3 * r.collectives.seconds_under_way / n)},
+                    {"of these behind computation", formatted("%.0f%%", 100 * r.collectives.hidden_share)}});
     return figures;
 }
 
@@ -196,7 +193,7 @@ class reporter::observer final : public ht::trainer_callback {
         write_line("step", s.step, "validation_loss", r.loss);
         page_.add_validation(s.step, r.loss);
         if (events_) events_->scalar("validation/loss", r.loss, s.step);
-        tell(s.step, text(": validation loss %.4f", r.loss));
+        tell(s.step, formatted(": validation loss %.4f", r.loss));
     }
 
   private:
@@ -277,14 +274,16 @@ void reporter::commit(const std::vector<run_result>& runs, const std::vector<ht:
 void print_table(std::ostream& out, const std::vector<run_result>& runs, const std::string& unit) {
     out << "                     loss, nats a " << unit << std::string(46 - unit.size() - 11, ' ') << "| peak MiB\n";
     out << "policy         train  validation  tokens/s  ms a step  skipped steps |  total";
-    for (const ht::memory_kind kind : shown_kinds) out << text(" %10s", ht::name(kind));
+    for (const ht::memory_kind kind : shown_kinds) out << formatted(" %10s", ht::name(kind));
     out << '\n';
     for (const run_result& r : runs) {
         const ht::training_result& t = r.training;
-        out << text("%-12s %7.4f ", r.policy.c_str(), t.train_loss) << (r.validation ? text("%11.4f", r.validation->loss) : "          -")
-            << text(" %9.0f %10.2f %14lld | %6.1f", t.tokens_per_second, t.step_ms, static_cast<long long>(t.skipped_steps),
-                    mebibytes(t.peak_bytes));
-        for (const ht::memory_kind kind : shown_kinds) out << text(" %10.1f", mebibytes(t.peak_bytes_of[static_cast<int>(kind)]));
+        out << formatted("%-12s %7.4f ", r.policy.c_str(), t.train_loss)
+            << (r.validation ? formatted("%11.4f", r.validation->loss) : "          -")
+            << formatted(" %9.0f %10.2f %14lld | %6.1f", t.tokens_per_second, t.step_ms,
+                         static_cast<long long>(t.skipped_steps), mebibytes(t.peak_bytes));
+        for (const ht::memory_kind kind : shown_kinds)
+            out << formatted(" %10.1f", mebibytes(t.peak_bytes_of[static_cast<int>(kind)]));
         out << '\n';
     }
 }
@@ -325,11 +324,11 @@ void write_plans(const options& o, const std::vector<run_result>& plans) {
 
 void print_plans(std::ostream& out, const std::vector<run_result>& plans) {
     out << "                   peak MiB";
-    for (const ht::memory_kind kind : shown_kinds) out << text(" %10s", ht::name(kind));
+    for (const ht::memory_kind kind : shown_kinds) out << formatted(" %10s", ht::name(kind));
     out << "   at the peak\n";
     for (const run_result& p : plans) {
-        out << text("%-18s %8.1f", p.policy.c_str(), mebibytes(p.plan.peak_bytes));
-        for (const ht::memory_kind kind : shown_kinds) out << text(" %10.1f", mebibytes(p.plan.peak_of(kind)));
+        out << formatted("%-18s %8.1f", p.policy.c_str(), mebibytes(p.plan.peak_bytes));
+        for (const ht::memory_kind kind : shown_kinds) out << formatted(" %10.1f", mebibytes(p.plan.peak_of(kind)));
         out << "   " << p.plan.operation << ", " << ht::name(p.plan.of_pass) << '\n';
     }
 }

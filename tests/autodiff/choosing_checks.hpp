@@ -20,22 +20,16 @@
 
 #include "support/guarded.hpp"
 #include "support/random.hpp"
+#include "support/values.hpp"
 
 namespace choosing_checks {
 
 namespace ht = halftone;
 using ht::extent;
 using support::guarded;
+using support::values;
 using doubles = std::vector<double>;
 
-template <class Device, class T, int Rank>
-doubles values(Device& device, const ht::view<T, Rank>& v) {
-    std::vector<std::remove_const_t<T>> copy(static_cast<std::size_t>(v.size()));
-    device.memory().read(copy.data(), v.data(), copy.size() * sizeof(T));
-    doubles all;
-    for (const auto& x : copy) all.push_back(static_cast<double>(x));
-    return all;
-}
 inline doubles as_doubles(const std::vector<float>& x) { return {x.begin(), x.end()}; }
 
 /// The sum of y times dy, whose gradient by y is dy.

@@ -14,24 +14,18 @@
 
 #include "support/gradient_sink.hpp"
 #include "support/random.hpp"
+#include "support/values.hpp"
 
 namespace conv2d_tape_checks {
 
 namespace ht = halftone;
 using ht::bfloat16, ht::extent;
+using support::values;
 using doubles = std::vector<double>;
 
 inline constexpr ht::conv2d_options halves{.stride = {2, 2}, .padding = {1, 1}, .groups = 2};
 inline constexpr ht::shape<4> in{2, 4, 5, 6}, filter{6, 2, 3, 3}, out{2, 6, 3, 3};
 
-template <class Device, class T, int Rank>
-doubles values(Device& device, const ht::view<T, Rank>& v) {
-    std::vector<std::remove_const_t<T>> copy(static_cast<std::size_t>(v.size()));
-    device.memory().read(copy.data(), v.data(), copy.size() * sizeof(T));
-    doubles all;
-    for (const auto& x : copy) all.push_back(static_cast<double>(x));
-    return all;
-}
 /// The sum of y times dy, whose gradient by y is dy.
 template <class Tape, class Y, int Rank>
 auto weigh(Tape& tape, const ht::variable<Y, Rank>& y, const std::vector<float>& dy) {

@@ -20,22 +20,17 @@
 #include "support/gradient_check.hpp"
 #include "support/guarded.hpp"
 #include "support/random.hpp"
+#include "support/values.hpp"
 
 namespace elementwise_checks {
 
 namespace ht = halftone;
 using support::bounded;
 using support::guarded;
+using support::values;
 
 constexpr int count = 37;
 constexpr int third = 3;  ///< operands at most
-
-template <class Device, class T, int Rank>
-std::vector<double> values(Device& device, const ht::view<T, Rank>& v) {
-    std::vector<std::remove_const_t<T>> copy(static_cast<std::size_t>(v.size()));
-    device.memory().read(copy.data(), v.data(), copy.size() * sizeof(T));
-    return {copy.begin(), copy.end()};
-}
 
 /// Numbers in [low, high], no two of an operand the same, and none near a corner at 0 or 1.
 inline std::vector<float> numbers(int seed, double low, double high) {

@@ -21,12 +21,14 @@
 #include "kernel/map/bounded.hpp"
 #include "support/bounds.hpp"
 #include "support/golden_operations.hpp"
+#include "support/values.hpp"
 
 namespace function_checks {
 
 namespace ht = halftone;
 using support::bounded;
 using support::golden_operation;
+using support::values;
 
 /// Calls f<tag>(call), where call(context, x) calls the function.
 template <class F>
@@ -61,13 +63,6 @@ std::vector<T> places_of(const std::vector<golden_operation::point>& points) {
     for (const auto& p : points) x.push_back(static_cast<T>(p.x));
     return x;
 }
-template <class Device, class T, int Rank>
-std::vector<double> numbers_of(Device& device, const ht::view<T, Rank>& v) {
-    std::vector<std::remove_const_t<T>> copy(static_cast<std::size_t>(v.size()));
-    device.memory().read(copy.data(), v.data(), copy.size() * sizeof(T));
-    return {copy.begin(), copy.end()};
-}
-
 /// What a value in double may differ from PyTorch's by: both round a few times.
 inline double in_double(double want) { return 16 * ht::unit_roundoff<double> * (std::fabs(want) + 1); }
 
@@ -89,7 +84,7 @@ void check_others(Device& device, const golden_operation& golden, const Call& ca
     ht::inference<Device> context{device};
     const auto n = static_cast<ht::extent>(x.size());
     const auto in = ht::to_device(device, ht::const_view<T, 1>(x.data(), {n}));
-    const auto y = numbers_of(device, call(context, context.constant(in.const_view())).view());
+    const auto y = values(device, call(context, context.constant(in.const_view())).view());
     for (std::size_t i = 0; i < x.size(); ++i) {
         CAPTURE(golden.others[i].x);
         check_other(y[i], golden.others[i].value, 8 * ht::unit_roundoff<T> * std::fabs(golden.others[i].value));
@@ -109,11 +104,11 @@ void check_in_float(Device& device, const golden_operation& golden, const Call& 
     ht::detail::hooked_tape<Device, expression_hook> tape{device};
     const auto leaf = tape.leaf(in.const_view());
     const auto result = call(tape, leaf);
-    const std::vector<double> y = numbers_of(device, result.view());
+    const std::vector<double> y = values(device, result.view());
     const expressions e = tape.hook();
     REQUIRE(e.value);
     tape.backward(ht::sum(tape, result));
-    const std::vector<double> gradients = numbers_of(device, tape.gradient(leaf));
+    const std::vector<double> gradients = values(device, tape.gradient(leaf));
     support::comparison values, slopes, curvatures;
     for (std::size_t i = 0; i < x.size(); ++i) {
         const bounded slope = e.slope(static_cast<double>(x[i]));
@@ -148,7 +143,8 @@ void check_in_double(Device& device, const golden_operation& golden, const Call&
     const auto leaf = tape.leaf(in.const_view());
     const auto y = call(tape, leaf);
     tape.backward(ht::sum(tape, y));
-    const std::vector<double> values = numbers_of(device, y.view()), slopes = numbers_of(device, tape.gradient(leaf));
+    const std::vector<double> values = support::values(device, y.view()),
+                              slopes = support::values(device, tape.gradient(leaf));
     for (std::size_t i = 0; i < x.size(); ++i) {
         CAPTURE(x[i]);
         CHECK(std::fabs(values[i] - golden.points[i].value) <= in_double(golden.points[i].value));
@@ -173,7 +169,7 @@ void check_second_derivative(Device& device, const golden_operation& golden, con
     const auto slopes = tape.gradients(ht::sum(tape, y), leaf);
     const auto weighed = ht::mul(tape, y, tape.constant(weights.const_view()));
     tape.backward(ht::sum(tape, ht::mul(tape, weighed, slopes.of(leaf))));
-    const std::vector<double> got = numbers_of(device, tape.gradient(leaf));
+    const std::vector<double> got = values(device, tape.gradient(leaf));
     support::comparison curvatures;
     for (std::size_t i = 0; i < x.size(); ++i) {
         const auto& p = golden.points[i];

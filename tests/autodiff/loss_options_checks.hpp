@@ -24,11 +24,13 @@
 
 #include "support/bounds.hpp"
 #include "support/random.hpp"
+#include "support/values.hpp"
 
 namespace loss_options_checks {
 
 namespace ht = halftone;
 using ht::extent;
+using support::values;
 using doubles = std::vector<double>;
 
 /// A case of losses.txt: its first line, and what follows by name.
@@ -58,14 +60,6 @@ inline std::vector<golden_case> golden() {
     return all;
 }
 
-template <class Device, class T, int Rank>
-doubles values(Device& device, const ht::view<T, Rank>& v) {
-    std::vector<std::remove_const_t<T>> copy(static_cast<std::size_t>(v.size()));
-    device.memory().read(copy.data(), v.data(), copy.size() * sizeof(T));
-    doubles all;
-    for (const auto& x : copy) all.push_back(static_cast<double>(x));
-    return all;
-}
 template <class T>
 std::vector<T> as(const doubles& v) {
     std::vector<T> all;

@@ -21,23 +21,19 @@
 #include "support/gradient_sink.hpp"
 #include "support/guarded.hpp"
 #include "support/random.hpp"
+#include "support/values.hpp"
 
 namespace region_checks {
 
 namespace ht = halftone;
 using ht::bfloat16, ht::float16;
 using support::guarded;
+using support::values;
 using doubles = std::vector<double>;
 
 /// A float that bfloat16 rounds to 1.
 constexpr float fine = 1.00390625f;  // 1 + 2^-8
 
-template <class Device, class T, int Rank>
-doubles values(Device& device, const ht::view<T, Rank>& v) {
-    std::vector<std::remove_const_t<T>> copy(static_cast<std::size_t>(v.size()));
-    device.memory().read(copy.data(), v.data(), copy.size() * sizeof(T));
-    return {copy.begin(), copy.end()};
-}
 /// A user's layer without parameters, whose policy may be `inherit`.
 template <class P>
 struct product_layer {

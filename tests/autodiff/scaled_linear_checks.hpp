@@ -18,6 +18,7 @@
 #include "support/guarded.hpp"
 #include "support/layers.hpp"
 #include "support/random.hpp"
+#include "support/values.hpp"
 
 namespace scaled_linear_checks {
 
@@ -28,18 +29,11 @@ using doubles = std::vector<double>;
 using support::guarded;
 using support::matrix;
 using support::tracked;
+using support::values;
 
 struct sizes {
     int rows, in, out;
 };
-
-/// Elements in device memory.
-template <class Device, class T, int Rank>
-doubles values_of(Device& device, const ht::view<T, Rank>& v) {
-    std::vector<std::remove_const_t<T>> host(static_cast<std::size_t>(v.size()));
-    device.memory().read(host.data(), v.data(), host.size() * sizeof(T));
-    return {host.begin(), host.end()};
-}
 
 /// A layer with its numbers, as bf16 and so the same in masters and copies.
 template <class P, class Device>
@@ -85,25 +79,25 @@ void exact(Device& device, const sizes& n, int most) {
     support::gradient_sink sink(f.parameters);
     const auto leaf = tape.leaf(f.input()), residual = tape.leaf(f.residual());
     if constexpr (!ht::simt_device<Device>) {  // each is a kernel of its own, and large
-        CHECK(values_of(device, ht::linear<roles>(tape, leaf, f.weight, ht::absent{}).view()) == plain.values);
-        CHECK(values_of(device, ht::linear<roles>(tape, leaf, f.weight, f.bias).view()) == with_bias.values);
-        CHECK(values_of(device, ht::linear<roles>(tape, leaf, f.weight, ht::absent{}, residual).view()) ==
+        CHECK(values(device, ht::linear<roles>(tape, leaf, f.weight, ht::absent{}).view()) == plain.values);
+        CHECK(values(device, ht::linear<roles>(tape, leaf, f.weight, f.bias).view()) == with_bias.values);
+        CHECK(values(device, ht::linear<roles>(tape, leaf, f.weight, ht::absent{}, residual).view()) ==
               plus(plain, r).values);
         tape.clear();
     }
     for (int pass = 1; pass <= 2; ++pass) {  // the second one adds
         const auto y = ht::linear<roles>(tape, leaf, f.weight, f.bias, residual);
-        CHECK(values_of(device, y.view()) == plus(with_bias, r).values);
+        CHECK(values(device, y.view()) == plus(with_bias, r).values);
         tape.backward(autodiff_test::weigh(tape, y, f.dy.view()), sink);
         const auto times = [&](const matrix<double>& m) { return each(m, [&](double v) { return pass * v; }).values; };
-        CHECK(values_of(device, tape.gradient(leaf)) == times(product(dy, w)));
-        CHECK(values_of(device, tape.gradient(residual)) == times(dy));
+        CHECK(values(device, tape.gradient(leaf)) == times(product(dy, w)));
+        CHECK(values(device, tape.gradient(residual)) == times(dy));
         CHECK(sink.of(f.weight) == times(product(transposed(dy), x)));
         CHECK(sink.of(f.bias) == times(column_sums(dy)));
     }
     ht::inference<Device> eval{device};
     CHECK(
-        values_of(
+        values(
             device,
             ht::linear<roles>(eval, eval.constant(f.input()), f.weight, f.bias, eval.constant(f.residual())).view()) ==
         plus(with_bias, r).values);
@@ -173,11 +167,11 @@ void within_bounds(Device& device, const sizes& n) {
             c.expect(got[i], want.values[i].value, support::rounded<T>(want.values[i].value, want.values[i].error));
         CHECK_WITHIN(c);
     };
-    check(values_of(device, y.view()), plus_row(scaled_back(product(x, transposed(w))), m(1, n.out, f.b.data())),
+    check(values(device, y.view()), plus_row(scaled_back(product(x, transposed(w))), m(1, n.out, f.b.data())),
           bfloat16{});
     tape.backward(autodiff_test::weigh(tape, y, f.dy.view()), sink);
     const m for_input = read_as<typename roles::input_grad>(dy), for_weight = read_as<typename roles::weight_grad>(dy);
-    check(values_of(device, tape.gradient(leaf)), scaled_back(product(for_input, w)), bfloat16{});
+    check(values(device, tape.gradient(leaf)), scaled_back(product(for_input, w)), bfloat16{});
     check(sink.of(f.weight), scaled_back(product(transposed(for_weight), x)), float{});
     check(sink.of(f.bias), column_sums(dy), float{});
 }

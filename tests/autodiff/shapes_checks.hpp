@@ -18,6 +18,8 @@
 #include <halftone/autodiff/op/shapes.hpp>
 #include <halftone/observe/check_gradients.hpp>
 
+#include "support/values.hpp"
+
 namespace shapes_checks {
 
 namespace ht = halftone;
@@ -59,15 +61,6 @@ std::vector<T> inputs_of(extent count, extent k) {
     for (extent i = 0; i < count; ++i) values.push_back(T(static_cast<float>((31 * i + 17 * k) % 9 - 4)));
     return values;
 }
-template <class Device, class T, int Rank>
-doubles on_host(Device& device, const ht::view<T, Rank>& v) {
-    std::vector<std::remove_const_t<T>> read(static_cast<std::size_t>(v.size()));
-    if (!read.empty()) device.memory().read(read.data(), v.data(), read.size() * sizeof(T));
-    doubles all;
-    for (const auto value : read) all.push_back(static_cast<double>(static_cast<float>(value)));
-    return all;
-}
-
 template <class T, class Device, int Rank>
 ht::tensor<T, Rank> input_on(Device& device, const ht::shape<Rank>& s, extent k) {
     ht::tensor<T, Rank> t(device.memory(), s);
@@ -97,14 +90,14 @@ void expect_golden(Device& device, const std::string& name, const F& f, const ht
                     REQUIRE(s.size() == rank);
                     for (int axis = 0; axis < rank; ++axis)
                         CHECK(static_cast<double>(y.shape()[axis]) == s[static_cast<std::size_t>(axis)]);
-                    CHECK(on_host(device, y.view()) == want);
+                    CHECK(support::values(device, y.view()) == want);
                     std::vector<float> weights;
                     for (extent i = 0; i < y.size(); ++i) weights.push_back(static_cast<float>(13 * i % 7 - 3));
                     const auto dy = tape.to_device(ht::const_view<float, rank>(weights.data(), y.shape()));
                     tape.backward(ht::sum<float>(tape, ht::mul<float>(tape, y, dy)));
                     int i = 0;
                     const auto check = [&](const auto& input) {
-                        CHECK(on_host(device, tape.gradient(input)) == line_of(all + std::to_string(i++)));
+                        CHECK(support::values(device, tape.gradient(input)) == line_of(all + std::to_string(i++)));
                     };
                     (check(x), ...);
                 },
