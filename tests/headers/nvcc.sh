@@ -22,7 +22,12 @@ cat >>"$work/step.cu" <<'PROGRAM'
 #include <span>
 #include <vector>
 
+#include <support/own_numbers.hpp>
+
 namespace ht = halftone;
+
+// Whether a class has operator double() is an expression that nvcc once found false in some functions.
+static_assert(ht::check_policy<support::fixed_masters>() && ht::check_policy<support::pure_e6m9>());
 
 // nvcc hands templates on to the host compiler as it has understood them.
 bool loads() {
@@ -66,7 +71,7 @@ awk -v folder="$work" '
     file { print > file }' "$root/README.md" "$root"/docs/*.md
 compiler=()
 if [[ ${CXX:-} == *g++* && ${CXX:-} != *clang* ]]; then compiler=(-ccbin "$CXX"); fi
-compile() { "$nvcc" "${compiler[@]}" -std=c++20 -arch=sm_90 -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror,-pthread -I"$root/include" "$@"; }
+compile() { "$nvcc" "${compiler[@]}" -std=c++20 -arch=sm_90 -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror,-pthread -I"$root/include" -I"$root/tests" "$@"; }
 no_operators=(-D__CUDA_NO_{HALF,HALF2,BFLOAT16,BFLOAT162}_OPERATORS__ -D__CUDA_NO_{HALF,BFLOAT16}_CONVERSIONS__)
 # Read by the compilers' front ends: kernels like theirs are compiled in tests/cuda, which is read with the operators.
 snippets=("$work"/step.cu "$work"/snippet*.cu)

@@ -126,6 +126,17 @@ concept wide_number = own_number<T> &&(number_traits<T>::significand_bits > numb
                                        number_traits<T>::max_exponent > number_traits<float>::max_exponent ||
                                        number_traits<T>::min_exponent < number_traits<float>::min_exponent);
 
+namespace detail {
+
+/// Types with operator double() const of their own, besides what they convert to. A concept, since nvcc's front end finds this
+/// expression false when a consteval function, instantiated while a class is, asks it.
+template <class T>
+concept has_operator_double = requires(const T& x) {
+    x.operator double();
+};
+
+}  // namespace detail
+
 /// A number of two bytes, such as matrix units take.
 template <class T>
 concept sixteen_bit = number<T> && sizeof(T) == 2;
@@ -182,7 +193,7 @@ consteval bool check_storable() {
             "halftone: a number type of your own that float does not hold converts to double implicitly, and has "
             "an explicit constructor from double: operator double() const, and explicit my_number(double)");
         static_assert(
-            requires(const T& x) { x.operator double(); },
+            detail::has_operator_double<T>,
             "halftone: a number type of your own that float does not hold has operator double() const, and no "
             "conversion to "
             "float, which would round it");
