@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include <halftone/number/bits.hpp>
+#include <halftone/number/in_float.hpp>
 #include <halftone/number/traits.hpp>
 
 namespace halftone {
@@ -38,10 +39,7 @@ inline constexpr code_table<T> code_table_of{};
 /// A number of a user's own type as a float, for kernels that compute in float.
 template <own_number T>
 HALFTONE_INLINE float widened(const T& x) {
-    static_assert(
-        !wide_number<T>,
-        "halftone: this function computes in float, which does not hold all numbers of this type of your own: convert "
-        "them first, ht::convert(device, x, floats); only optimizers' steps and conversions read them as they are");
+    static_assert(check_in_float<T>());
     if constexpr (has_code_table<T>) {
         return code_table_of<T>.values[bit_cast<std::uint8_t>(x)];
     } else {

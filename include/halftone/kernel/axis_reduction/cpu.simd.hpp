@@ -11,6 +11,7 @@
 #include <halftone/kernel/axis_reduction/axis_reduction.hpp>
 #include <halftone/kernel/common/rows/walk.hpp>
 #include <halftone/number/constants.hpp>
+#include <halftone/number/in_float.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -48,7 +49,7 @@ void narrow_elements(const float* from, extent count, void* to, extent stride, w
     const bool adds = mode == write_mode::add;
     if (stride != 1) {
         for (extent i = 0; i < count; ++i)
-            y[i * stride] = static_cast<Y>(adds ? static_cast<float>(y[i * stride]) + from[i] : from[i]);
+            y[i * stride] = static_cast<Y>(adds ? halftone::detail::in_float(y[i * stride]) + from[i] : from[i]);
         return;
     }
     for_vectors(

@@ -73,7 +73,7 @@ struct cross_entropy_kernel {
         const float excess = std::log(whole.sum);
         float loss = not_a_number;
         // The target's logit is subtracted from the maximum before the logarithm is added: exact if it is the maximum.
-        if (target >= 0 && target < classes) loss = excess + (whole.largest - static_cast<float>(simt.load(x, target)));
+        if (target >= 0 && target < classes) loss = excess + (whole.largest - detail::in_float(simt.load(x, target)));
         leave(simt, row, loss, whole);
     }
 

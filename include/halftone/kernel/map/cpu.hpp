@@ -19,6 +19,7 @@
 
 #define HALFTONE_BODY <halftone/kernel/map/cpu.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>
+#include <halftone/number/in_float.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -227,7 +228,7 @@ struct map<cpu> {
                 double total = 0;
                 for (extent i = 0; i < job.pieces() * map_lanes; ++i) total += static_cast<double>(plan.partials[i]);
                 const auto sum = static_cast<float>(total);
-                *to = static_cast<T>(plan.mode == write_mode::add ? static_cast<float>(*to) + sum : sum);
+                *to = static_cast<T>(plan.mode == write_mode::add ? detail::in_float(*to) + sum : sum);
             });
         }
     }

@@ -27,6 +27,7 @@
 #include <halftone/kernel/map/expression/short_form.hpp>
 #include <halftone/kernel/overlap.hpp>
 #include <halftone/kernel/write_mode.hpp>
+#include <halftone/number/in_float.hpp>
 #include <halftone/tensor/tensor.hpp>
 
 namespace halftone {
@@ -47,6 +48,7 @@ struct map;
 /// Where the gradient of an input is written; a view without data drops it.
 template <class T, int Rank>
 struct gradient {
+    static_assert(detail::check_in_float<T>());
     view<T, Rank> to;
     write_mode mode = write_mode::overwrite;
 };

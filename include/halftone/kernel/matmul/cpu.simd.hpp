@@ -6,6 +6,7 @@
 #include <halftone/exec/cpu/simd.hpp>
 #include <halftone/kernel/map/evaluate.hpp>
 #include <halftone/kernel/matmul/epilogue.hpp>
+#include <halftone/number/in_float.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -17,7 +18,7 @@ HALFTONE_INLINE f32 load_operand(const column_operand<T>& o, extent, extent colu
 }
 template <class T>
 HALFTONE_INLINE f32 load_operand(const row_operand<T>& o, extent row, extent, int) {
-    return splat(static_cast<float>(o.data[row]));
+    return splat(halftone::detail::in_float(o.data[row]));
 }
 template <class T>
 HALFTONE_INLINE f32 load_operand(const matrix_operand<T>& o, extent row, extent column, int n) {

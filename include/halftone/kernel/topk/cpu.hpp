@@ -7,6 +7,7 @@
 
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/kernel/topk/topk.hpp>
+#include <halftone/number/in_float.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -24,7 +25,7 @@ struct topk<cpu> {
             // The first element of the heap is the one that comes last in the order.
             extent held = 0;
             for (extent j = 0; j < width; ++j) {
-                const ranked r{order_of(static_cast<wide>(row[j])), static_cast<std::int32_t>(j)};
+                const ranked r{order_of(detail::in_type<wide>(row[j])), static_cast<std::int32_t>(j)};
                 if (held < k) {
                     heap[held++] = r;
                     std::push_heap(heap, heap + held, stands_before);

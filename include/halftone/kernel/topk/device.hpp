@@ -40,7 +40,7 @@ struct topk_kernel {
         for (extent found = 0; found < k; ++found) {
             std::uint64_t best = 0;
             for (extent j = simt.thread(); j < width; j += threads) {
-                const std::uint64_t here = standing(static_cast<float>(simt.load(x, row * stride + j)), j);
+                const std::uint64_t here = standing(detail::in_float(simt.load(x, row * stride + j)), j);
                 if (here < last && here > best) best = here;
             }
             last = simt::block_max<threads>(simt, best, scratch);

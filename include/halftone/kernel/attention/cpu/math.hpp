@@ -10,6 +10,7 @@
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/kernel/attention/math/math.hpp>
 #include <halftone/kernel/common/rows/partition.hpp>
+#include <halftone/number/in_float.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -37,7 +38,7 @@ struct attention_rows<cpu> {
             });
         };
         const auto reads_finite = [](const T& value) {
-            return attention_reads_finite<Compute>(static_cast<float>(value));
+            return attention_reads_finite<Compute>(detail::in_float(value));
         };
         each_row([&](extent i, const T* row) { found[i] = std::all_of(row, row + width, reads_finite) ? 0 : 1; });
         bool any = false;
@@ -68,8 +69,8 @@ struct attention_rows<cpu> {
                 if (key < first || key >= last) continue;
                 const auto factor = static_cast<float>(Compute(factors(query, key)));
                 for (extent d = 0; d < x.extent_of(1); ++d) {
-                    const auto value = static_cast<float>(Compute(static_cast<float>(x(at, d))));
-                    if (!is_finite(value)) to(row, d) = To(static_cast<float>(to(row, d)) + factor * value);
+                    const auto value = static_cast<float>(Compute(detail::in_float(x(at, d))));
+                    if (!is_finite(value)) to(row, d) = To(detail::in_float(to(row, d)) + factor * value);
                 }
             }
         });

@@ -9,6 +9,7 @@
 
 #include <halftone/exec/simt/reduce.hpp>
 #include <halftone/kernel/attention/math/math.hpp>
+#include <halftone/number/in_float.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -97,7 +98,7 @@ struct attention_finite_kernel {
         for (extent i = group * rows; i < group * rows + rows && i < count; ++i) {
             for (extent d = simt.lane(); d < width; d += 32) {
                 const T value = simt.load(x, i * stride + d);
-                const bool is_finite = attention_reads_finite<Compute>(static_cast<float>(value));
+                const bool is_finite = attention_reads_finite<Compute>(detail::in_float(value));
                 not_finite += is_finite ? 0 : 1;
                 simt.store(copy, i * width + d, is_finite ? value : T(0.0f));
             }
@@ -148,9 +149,9 @@ struct attention_add_not_finite_kernel {
         if (key < visible.first || key >= visible.last) return;
         const auto factor = static_cast<float>(Compute(simt.load(factors, query * seen.keys + key)));
         for (extent d = simt.lane(); d < width; d += 32) {
-            const auto value = static_cast<float>(Compute(static_cast<float>(simt.load(x, other * stride + d))));
+            const auto value = static_cast<float>(Compute(detail::in_float(simt.load(x, other * stride + d))));
             if (is_finite(value)) continue;
-            const auto before = static_cast<float>(simt.load(to, row * width + d));
+            const auto before = detail::in_float(simt.load(to, row * width + d));
             simt.store(to, row * width + d, To(before + factor * value));
         }
     }

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <halftone/kernel/attention/device/backward.hpp>
+#include <halftone/number/in_float.hpp>
 #include <halftone/number/integer.hpp>
 
 namespace halftone {
@@ -40,7 +41,7 @@ struct plain_tiles {
             const auto from = head.from((first + row) * time_stride);
             for (int d = simt.thread() % across; d < columns; d += across) {
                 float x = 0;
-                if (first + row < end && d < width) x = operand_of<Compute>(static_cast<float>(simt.load(from, d)));
+                if (first + row < end && d < width) x = operand_of<Compute>(detail::in_float(simt.load(from, d)));
                 simt.store(tile, row * Stride + d, x);
             }
         }

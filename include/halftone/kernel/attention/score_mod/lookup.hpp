@@ -9,6 +9,7 @@
 
 #include <halftone/kernel/map/expression/expression.hpp>
 #include <halftone/kernel/map/expression/scalar.hpp>
+#include <halftone/number/in_float.hpp>
 #include <halftone/tensor/tensor.hpp>
 
 namespace halftone {
@@ -35,7 +36,7 @@ struct lookup_function {
         if constexpr (std::is_same_v<T, double>) {
             return data[at];
         } else {
-            return static_cast<float>(data[at]);
+            return detail::in_float(data[at]);
         }
     }
     template <class V>

@@ -10,6 +10,7 @@
 #include <halftone/kernel/attention/math/math.hpp>
 #include <halftone/kernel/attention/score_mod/score_mod.hpp>
 #include <halftone/kernel/common/fp64/each.hpp>
+#include <halftone/number/in_float.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -143,7 +144,7 @@ struct add_seen_not_finite {
         const extent row = i / width, d = i % width;
         for (extent other = 0; other < rows; ++other) {
             if (thread.load(found, other / flag_rows) == 0) continue;
-            const auto value = static_cast<float>(Compute(static_cast<float>(thread.load(x, other * stride + d))));
+            const auto value = static_cast<float>(Compute(detail::in_float(thread.load(x, other * stride + d))));
             const extent pair = over_keys ? row * scores.keys + other : other * scores.keys + row;
             if (is_finite(value) || scores.hides(thread, pair)) continue;
             const auto factor = static_cast<float>(Compute(thread.load(factors, pair)));

@@ -51,7 +51,7 @@ struct axis_share_kernel {
         if (mode == write_mode::add) out = load_floats<N>(simt, dx.from(at), 0);
         HALFTONE_UNROLL for (int e = 0; e < N; ++e) {
             const extent o = is_columns ? output + e : output;
-            const float given = static_cast<float>(simt.load(dy, o));
+            const float given = detail::in_float(simt.load(dy, o));
             float slope;
             if constexpr (Operation == axis_operation::std_dev) {
                 slope = deviation_slope::of(range, simt.load(kept, layout.outputs + o), given, factor).q;

@@ -187,7 +187,7 @@ struct first_equal_kernel {
         const bool is_number = !is_nan(value);
         const extent first = layout.output_offset(output);
         for (extent i = begin; i < layout.reduced_size; i += step) {
-            const float v = static_cast<float>(simt.load(x, first + layout.reduced_offset(i)));
+            const float v = detail::in_float(simt.load(x, first + layout.reduced_offset(i)));
             if (is_number ? v == value : is_nan(v)) return static_cast<std::int32_t>(i);
         }
         return static_cast<std::int32_t>(layout.reduced_size);

@@ -63,7 +63,7 @@ struct axis_result {
             value = static_cast<float>(is_choice(Term) || Term == axis_term::product ? total : factor * total);
         }
         if (kept.is_there()) simt.store(kept, o, value);
-        if (mode == write_mode::add) value += static_cast<float>(simt.load(y, o));
+        if (mode == write_mode::add) value += detail::in_float(simt.load(y, o));
         simt.store(y, o, Y(value));
     }
 };

@@ -6,6 +6,7 @@
 
 #include <halftone/exec/simt/reduce.hpp>
 #include <halftone/kernel/cache_heads/eight_bit/eight_bit.hpp>
+#include <halftone/number/in_float.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -40,14 +41,14 @@ struct quantize_heads_kernel {
         // Magnitudes as bits: those of numbers that are not finite are the largest.
         simt::word most = 0;
         for (int d = simt.lane(); d < size; d += 32) {
-            const float value = static_cast<float>(simt.load(x, d));
+            const float value = detail::in_float(simt.load(x, d));
             const simt::word magnitude = halftone::bit_cast<simt::word>(value) & 0x7fffffffu;
             most = most < magnitude ? magnitude : most;
         }
         const float scale = scale_of_heads(halftone::bit_cast<float>(simt::warp_max(simt, most)));
         if (simt.lane() == 0) simt.store(scales, to, scale);
         for (int d = simt.lane(); d < size; d += 32)
-            simt.store(out, d, code_of(static_cast<float>(simt.load(x, d)), scale));
+            simt.store(out, d, code_of(detail::in_float(simt.load(x, d)), scale));
     }
 
   private:

@@ -10,6 +10,7 @@
 #include <halftone/kernel/channel_norm/channel_norm.hpp>
 #include <halftone/kernel/common/fp64/each.hpp>
 #include <halftone/number/classify.hpp>
+#include <halftone/number/in_float.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -121,7 +122,7 @@ struct given_statistics {
 
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD void operator()(Thread thread, extent c) const {
-        thread.store(mean, c, static_cast<S>(thread.load(running_mean, c)));
+        thread.store(mean, c, detail::in_type<S>(thread.load(running_mean, c)));
         thread.store(rstd, c,
                      static_cast<S>(1 / std::sqrt(static_cast<double>(thread.load(running_var, c)) + epsilon)));
     }
@@ -129,7 +130,7 @@ struct given_statistics {
 
 HALFTONE_KERNEL template <class S, class Thread, class W>
 HALFTONE_HD S load_or(Thread thread, const global_span<const W>& s, extent i, S otherwise) {
-    return s.is_there() ? static_cast<S>(thread.load(s, i)) : otherwise;
+    return s.is_there() ? detail::in_type<S>(thread.load(s, i)) : otherwise;
 }
 
 template <class S, class W>
@@ -234,7 +235,8 @@ struct apply_line {
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD void operator()(Thread thread, extent i) const {
         const segment_line<S> with = thread.load(table, i / area);
-        thread.store(y, i, static_cast<Y>((static_cast<S>(thread.load(x, i)) - with.mean) * with.scale + with.shift));
+        thread.store(y, i,
+                     static_cast<Y>((detail::in_type<S>(thread.load(x, i)) - with.mean) * with.scale + with.shift));
     }
 };
 template <class S, class X, class Y>
@@ -249,9 +251,9 @@ struct apply_slope {
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD void operator()(Thread thread, extent i) const {
         const segment_slope<S> with = thread.load(table, i / area);
-        const S deviation = static_cast<S>(thread.load(x, i)) - with.mean;
-        S value = with.by_dy * static_cast<S>(thread.load(dy, i)) + (with.by_x * deviation + with.rest);
-        if (mode == write_mode::add) value = static_cast<S>(thread.load(dx, i)) + value;
+        const S deviation = detail::in_type<S>(thread.load(x, i)) - with.mean;
+        S value = with.by_dy * detail::in_type<S>(thread.load(dy, i)) + (with.by_x * deviation + with.rest);
+        if (mode == write_mode::add) value = detail::in_type<S>(thread.load(dx, i)) + value;
         thread.store(dx, i, static_cast<X>(value));
     }
 };

@@ -20,6 +20,7 @@
 #include <halftone/exec/workspace.hpp>
 #include <halftone/kernel/common/rows/partition.hpp>
 #include <halftone/kernel/write_mode.hpp>
+#include <halftone/number/in_float.hpp>
 #include <halftone/number/integer.hpp>
 
 namespace halftone {
@@ -54,7 +55,7 @@ bool can_use_vectors(int n, extent width, const Ts*... pointers) {
 template <class T, int N>
 HALFTONE_HD HALFTONE_INLINE vec<float, N> to_float(const vec<T, N>& v) {
     vec<float, N> f;
-    HALFTONE_UNROLL for (int e = 0; e < N; ++e) f[e] = static_cast<float>(v[e]);
+    HALFTONE_UNROLL for (int e = 0; e < N; ++e) f[e] = detail::in_float(v[e]);
     return f;
 }
 template <class T, int N>
@@ -418,7 +419,7 @@ struct add_partials_kernel {
         simt.barrier();
         if (simt.warp() != 0 || j >= to.count) return;
         float all = team::total(simt, 0, simt.lane());
-        if (mode == write_mode::add) all += static_cast<float>(simt.load(to, j));
+        if (mode == write_mode::add) all += detail::in_float(simt.load(to, j));
         simt.store(to, j, G(all));
     }
 

@@ -56,7 +56,7 @@ HALFTONE_HD HALFTONE_INLINE vec<float, N> load_run(Simt simt, const global_span<
         if (n == N) return load_floats<N>(simt, s, i);
     }
     vec<float, N> v;
-    HALFTONE_UNROLL for (int e = 0; e < N; ++e) v[e] = e < n ? static_cast<float>(simt.load(s, i * N + e)) : 0.0f;
+    HALFTONE_UNROLL for (int e = 0; e < N; ++e) v[e] = e < n ? detail::in_float(simt.load(s, i * N + e)) : 0.0f;
     return v;
 }
 HALFTONE_KERNEL template <run_access Access, class Simt, class T, int N>

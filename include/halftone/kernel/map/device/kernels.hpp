@@ -63,7 +63,7 @@ struct map_input : map_place<const T, Access> {
     HALFTONE_KERNEL template <int N, class Simt>
     HALFTONE_HD HALFTONE_INLINE vec<float, N> load(Simt simt, extent row, extent i) const {
         if constexpr (Access == map_access::scalar) {
-            const float value = static_cast<float>(simt.load(this->values, 0));
+            const float value = detail::in_float(simt.load(this->values, 0));
             vec<float, N> all;
             HALFTONE_UNROLL for (int e = 0; e < N; ++e) all[e] = value;
             return all;
@@ -92,9 +92,11 @@ struct map_output : map_place<T, map_access::each> {
     HALFTONE_HD HALFTONE_INLINE void store(Simt simt, extent row, extent i, vec<float, N> v) const {
         if (!this->values.is_there()) return;
         const global_span<T> to = this->in_row(row);
-        if (mode == write_mode::add) {
-            const vec<float, N> old = load_floats<N>(simt, to, i);
-            HALFTONE_UNROLL for (int e = 0; e < N; ++e) v[e] = old[e] + v[e];
+        if constexpr (!wide_number<T>) {  // gradients alone are added to, and none is of such a type
+            if (mode == write_mode::add) {
+                const vec<float, N> old = load_floats<N>(simt, to, i);
+                HALFTONE_UNROLL for (int e = 0; e < N; ++e) v[e] = old[e] + v[e];
+            }
         }
         store_rounded<N>(simt, to, i, v);
     }
@@ -281,7 +283,7 @@ struct map_total_kernel {
         for (extent i = simt.thread(); i < partials.count; i += threads) mine += simt.load(partials, i);
         const float total = team::sum(simt, mine, constant<0>{});
         if (simt.thread() != 0) return;
-        simt.store(out, 0, G(mode == write_mode::add ? static_cast<float>(simt.load(out, 0)) + total : total));
+        simt.store(out, 0, G(mode == write_mode::add ? detail::in_float(simt.load(out, 0)) + total : total));
     }
 };
 

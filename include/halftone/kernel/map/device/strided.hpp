@@ -41,7 +41,7 @@ template <class T>
 struct strided_input {
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE static float load(Simt simt, const strided_map_place& place, extent at) {
-        return static_cast<float>(simt.load(place.span<const T>(), at));
+        return detail::in_float(simt.load(place.span<const T>(), at));
     }
 };
 struct strided_unread {
@@ -56,7 +56,9 @@ struct strided_output {
     HALFTONE_HD HALFTONE_INLINE static void store(Simt simt, const strided_map_place& place, extent at, float value,
                                                   write_mode mode) {
         if (place.data == nullptr) return;
-        if (mode == write_mode::add) value = static_cast<float>(simt.load(place.span<const T>(), at)) + value;
+        if constexpr (!wide_number<T>) {  // gradients alone are added to, and none is of such a type
+            if (mode == write_mode::add) value = detail::in_float(simt.load(place.span<const T>(), at)) + value;
+        }
         simt.store(place.span<T>(), at, T(value));
     }
 };

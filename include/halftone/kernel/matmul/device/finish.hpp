@@ -11,6 +11,7 @@
 #include <halftone/kernel/map/expression/scalar.hpp>
 #include <halftone/kernel/matmul/device/operand.hpp>
 #include <halftone/kernel/matmul/epilogue.hpp>
+#include <halftone/number/in_float.hpp>
 #include <halftone/number/integer.hpp>
 
 namespace halftone {
@@ -39,7 +40,7 @@ HALFTONE_KERNEL template <int N, class Simt, class T>
 HALFTONE_HD HALFTONE_INLINE vec<float, N> load_operand(Simt simt, const detail::row_operand<T>& o, row_access, int row,
                                                        int column, int columns) {
     float value = 0;  // of a row that does not exist: it has no columns
-    if (column < columns) value = static_cast<float>(simt.load(global_span<const T>{o.data, row + 1}, row));
+    if (column < columns) value = detail::in_float(simt.load(global_span<const T>{o.data, row + 1}, row));
     vec<float, N> all;
     HALFTONE_UNROLL for (int e = 0; e < N; ++e) all[e] = value;
     return all;

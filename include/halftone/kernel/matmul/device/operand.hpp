@@ -11,6 +11,7 @@
 
 #include <halftone/kernel/common/rows/device.hpp>
 #include <halftone/kernel/matmul/device/layout.hpp>
+#include <halftone/number/in_float.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -78,7 +79,7 @@ struct load_some_part {
         if (access == row_access::chunks && from.count >= N) return load_floats<N>(simt, from, 0);
         vec<float, N> values{};
         HALFTONE_UNROLL for (int e = 0; e < N; ++e) {
-            if (e < from.count) values[e] = static_cast<float>(simt.load(from, e));
+            if (e < from.count) values[e] = detail::in_float(simt.load(from, e));
         }
         return values;
     }

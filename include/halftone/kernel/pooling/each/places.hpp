@@ -9,6 +9,7 @@
 #include <halftone/kernel/common/fp64/each.hpp>
 #include <halftone/kernel/pooling/pooling.hpp>
 #include <halftone/number/classify.hpp>
+#include <halftone/number/in_float.hpp>
 #include <halftone/number/integer.hpp>
 
 namespace halftone {
@@ -57,7 +58,7 @@ struct largest {
             for (extent h = l.height.begin(row); h < end; h += l.height.dilation) {
                 for (extent w = first; w < last; w += l.width.dilation) {
                     const extent i = h * l.width.in + w;
-                    const S v = static_cast<S>(thread.load(plane, i));
+                    const S v = detail::in_type<S>(thread.load(plane, i));
                     if (chosen >= 0 && !(v > found) && !is_nan(v)) continue;
                     found = v;
                     chosen = i;
@@ -89,10 +90,10 @@ struct largest_gradient {
             for (extent row = l.height.first_window(r); row < below; ++row) {
                 for (extent column = first; column < last; ++column) {
                     const extent o = at.plane * l.plane_out() + row * l.width.out + column;
-                    if (thread.load(index, o) == own) sum += static_cast<S>(thread.load(dy, o));
+                    if (thread.load(index, o) == own) sum += detail::in_type<S>(thread.load(dy, o));
                 }
             }
-            if (mode == write_mode::add) sum = static_cast<S>(thread.load(dx, i)) + sum;
+            if (mode == write_mode::add) sum = detail::in_type<S>(thread.load(dx, i)) + sum;
             thread.store(dx, i, static_cast<X>(sum));
         }
     }
@@ -110,7 +111,7 @@ struct chosen {
     HALFTONE_HD void operator()(Thread thread, extent o) const {
         const extent at = thread.load(index, o);
         S value = 0;
-        if (at >= 0) value = static_cast<S>(thread.load(x, o / l.plane_out() * l.plane_in() + at));
+        if (at >= 0) value = detail::in_type<S>(thread.load(x, o / l.plane_out() * l.plane_in() + at));
         thread.store(y, o, static_cast<Y>(value));
     }
 };
@@ -132,7 +133,7 @@ struct mean {
             for (extent w = left; w < right; ++w) {
                 S column = 0;
                 for (extent h = top; h < bottom; ++h)
-                    column += static_cast<S>(thread.load(x, plane + h * l.width.in + w));
+                    column += detail::in_type<S>(thread.load(x, plane + h * l.width.in + w));
                 sum += column;
             }
             const S divisor = static_cast<S>(across) * static_cast<S>(l.height.count(row));
@@ -156,7 +157,7 @@ struct mean_gradient {
         for (extent r = at.row; r < at.bottom; ++r) {
             const extent i = at.plane * l.plane_in() + r * l.width.in + at.column;
             S sum = sum_of(thread, at.plane * l.plane_out(), r, first, last);
-            if (mode == write_mode::add) sum = static_cast<S>(thread.load(dx, i)) + sum;
+            if (mode == write_mode::add) sum = detail::in_type<S>(thread.load(dx, i)) + sum;
             thread.store(dx, i, static_cast<X>(sum));
         }
     }
@@ -173,7 +174,7 @@ struct mean_gradient {
 #pragma unroll 1  // several at a time take registers that spill on sm_90
 #endif
             for (extent row = top; row < below; ++row) {
-                windows += static_cast<S>(thread.load(dy, plane + row * l.width.out + column)) /
+                windows += detail::in_type<S>(thread.load(dy, plane + row * l.width.out + column)) /
                            (width * static_cast<S>(l.height.count(row)));
             }
             sum += windows;
