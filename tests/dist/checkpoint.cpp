@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -23,6 +24,7 @@
 #include <halftone/scale/grad_scaler.hpp>
 
 #include "optim/small_model.hpp"
+#include "support/own_numbers.hpp"
 
 namespace dist_checkpoint_tests {
 
@@ -253,6 +255,70 @@ TEST_CASE("checkpoint of ranks: states that differ are each rank's own") {
         CHECK(mine.now.n == 10);
         CHECK(info.notes == std::vector<std::string>{"the state is that of rank 0"});
     });
+}
+
+TEST_CASE("checkpoint of ranks: numbers of a type of a user's own are converted, on any number of ranks") {
+    const folder at;
+    const fs::path path = at.path / "checkpoint-1";
+    const ht::load_checkpoint_options told{.policy = ht::policy_change::convert,
+                                           .own_numbers = {&ht::value_traits_of<support::float16_e6m9>}};
+    // The model's parameters as floats, by their entries.
+    const auto values_of = [](auto& m) {
+        std::vector<std::vector<float>> all;
+        for (const ht::store_entry& e : m.parameters().entries()) {
+            const ht::store_group& g = m.parameters().groups()[e.group];
+            std::vector<float>& values = all.emplace_back(e.count);
+            g.param_type->widen(g.master.data() + e.master * g.param_bytes, e.count, values.data());
+        }
+        return all;
+    };
+    const auto save = [&]<class P>(std::type_identity<P>, int ranks) {
+        fs::remove_all(path);
+        ht::run_ranks(ranks, [&](ht::communicator& comm) {
+            ht::cpu device{{.threads = 1}};
+            small::model<P> m{device, width};
+            ht::shard over{device, m, comm, ht::zero3{}};
+            ht::save_checkpoint(comm, at.path, {.step = 1}, m);
+        });
+    };
+    const auto load = [&]<class P>(std::type_identity<P>, int ranks) {
+        ht::run_ranks(ranks, [&](ht::communicator& comm) {
+            ht::cpu device{{.threads = 1}};
+            small::model<P> m{device, width};
+            for (std::size_t i = 0; i < m.parameters().entries().size(); ++i) {
+                const std::vector<std::byte> nothing(
+                    m.parameters().entries()[i].count *
+                    m.parameters().groups()[m.parameters().entries()[i].group].param_bytes);
+                m.parameters().write(i, 0, nothing.data(), m.parameters().entries()[i].count);
+            }
+            ht::shard over{device, m, comm, ht::zero3{}};
+            ht::load_checkpoint(comm, path, told, m);
+            ht::save_checkpoint(comm, at.path / "again", {.step = 1}, m);
+        });
+        ht::cpu device{{.threads = 1}};
+        small::model<P> m{device, width};
+        ht::load_checkpoint(at.path / "again" / "checkpoint-1", {}, m);
+        fs::remove_all(at.path / "again");
+        return values_of(m);
+    };
+    const std::type_identity<support::pure_e6m9> own;
+    const std::type_identity<ht::full_fp32> plain;
+    ht::cpu device{{.threads = 1}};
+    small::model<support::pure_e6m9> narrow{device, width};
+    small::model<ht::full_fp32> wide{device, width};
+    auto rounded = values_of(wide);
+    for (auto& values : rounded)
+        for (float& x : values) x = static_cast<float>(support::float16_e6m9(x));
+    for (const int there : {1, 3}) {
+        for (const int here : {1, 2, 4}) {
+            CAPTURE(there);
+            CAPTURE(here);
+            save(own, there);
+            CHECK(load(plain, here) == values_of(narrow));
+            save(plain, there);
+            CHECK(load(own, here) == rounded);
+        }
+    }
 }
 
 TEST_CASE("checkpoint of ranks: a missing, foreign or damaged file is named, and the one before is loaded") {

@@ -254,7 +254,7 @@ TEST_CASE("checkpoint: a load waits for those who copy what it changes") {
         };
     }
     m.parameters().readers().begin();
-    std::thread loader([&] { ht::detail::read_checkpoint(folder.path() / "checkpoint-1", parts, ht::policy_change::refuse); });
+    std::thread loader([&] { ht::detail::read_checkpoint(folder.path() / "checkpoint-1", parts, {}); });
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     CHECK(!has_written);
     m.parameters().readers().end();

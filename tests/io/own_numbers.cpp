@@ -134,6 +134,95 @@ TEST_CASE("safetensors: a number type of a user's own is refused under another, 
     ht::load_weights(of_library.model, wide);
 }
 
+template <class P>
+using run_of = run<P, keeping::by_adamw>;
+const ht::load_checkpoint_options converting{.policy = ht::policy_change::convert};
+
+/// All of a model's parameters as numbers.
+std::vector<double> values_of(const auto& r) {
+    std::vector<double> all;
+    for (const ht::store_entry& e : r.model.parameters().entries()) {
+        const ht::value_traits& own = ht::detail::saved_type(r.model.parameters().groups()[e.group], e);
+        std::vector<std::byte> bytes(e.count * own.bytes);
+        ht::detail::read_values(r.model.parameters(), e, 0, e.count, bytes.data());
+        std::vector<double> values(e.count);
+        own.to_doubles(bytes.data(), e.count, values.data());
+        all.insert(all.end(), values.begin(), values.end());
+    }
+    return all;
+}
+/// The values, each rounded to T.
+template <class T>
+std::vector<double> rounded(std::vector<double> values) {
+    for (double& x : values) x = static_cast<double>(ht::detail::round_double<T>(x));
+    return values;
+}
+
+TEST_CASE("checkpoint: converted to and from number types of a user's own, each number rounded once") {
+    const support::temporary_folder folder;
+    const auto path = folder.path() / "checkpoint-3";
+    run_of<support::amp_e6m9> floats;  // masters are floats
+    for (int i = 0; i < 3; ++i) floats.step(i);
+    floats.save(folder.path(), 3);
+    own_run narrow;
+    narrow.load(path, converting);
+    CHECK(values_of(narrow) == rounded<support::float16_e6m9>(values_of(floats)));
+
+    // And back: a program that has the type as another role knows it.
+    narrow.step(3);
+    narrow.save(folder.path(), 3);
+    const auto info = floats.load(path, converting);
+    CHECK(values_of(floats) == values_of(narrow));
+    CHECK(info.notes.size() == 1);
+}
+
+TEST_CASE("checkpoint: converted to and from parameters that float does not hold") {
+    const support::temporary_folder folder;
+    const auto path = folder.path() / "checkpoint-3";
+    run<support::fixed_masters, keeping::by_muon> wide;
+    run<support::pure_e6m9, keeping::by_muon> narrow;
+    for (int i = 0; i < 3; ++i) wide.step(i);
+    wide.save(folder.path(), 3);
+    auto told = converting;
+    told.own_numbers = {&ht::value_traits_of<support::fixed32>};
+    narrow.load(path, told);
+    CHECK(values_of(narrow) == rounded<support::float16_e6m9>(values_of(wide)));
+    narrow.save(folder.path(), 3);
+    wide.load(path, converting);
+    CHECK(values_of(wide) == rounded<support::fixed32>(values_of(narrow)));
+    run<ht::amp_fp16, keeping::by_muon> of_library;
+    of_library.save(folder.path(), 3);
+    wide.load(path, converting);
+    CHECK(values_of(wide) == rounded<support::fixed32>(values_of(of_library)));
+}
+
+TEST_CASE(
+    "checkpoint: a program that does not know a number type of the file is told it, and never takes its bytes for "
+    "others") {
+    const support::temporary_folder folder;
+    const auto path = folder.path() / "checkpoint-3";
+    own_run saved;
+    for (int i = 0; i < 3; ++i) saved.step(i);
+    saved.save(folder.path(), 3);
+    run_of<ht::amp_fp16> of_library;
+    run_of<fixed_parameters> of_other;  // as many bytes
+    const auto refuses = [&](auto& r) {
+        const std::string before = r.bytes(), why = refusal([&] { r.load(path, converting); });
+        CAPTURE(why);
+        CHECK(why.find("numbers of a type that this program does not know: float16_e6m9; load it with .own_numbers") !=
+              std::string::npos);
+        CHECK(r.bytes() == before);
+    };
+    refuses(of_library);
+    refuses(of_other);
+    auto told = converting;
+    told.own_numbers = {&ht::value_traits_of<support::float16_e6m9>};
+    of_library.load(path, told);
+    CHECK(values_of(of_library) == values_of(saved));
+    of_other.load(path, told);
+    CHECK(values_of(of_other) == rounded<support::fixed16>(values_of(saved)));
+}
+
 using wide_run = run<support::fixed_masters, keeping::by_muon>;
 
 TEST_CASE("parameters that float does not hold: checkpoints and files keep their bits") {

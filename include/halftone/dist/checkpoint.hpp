@@ -50,6 +50,7 @@ struct shard_range {
     std::size_t first = 0, count = 0;       ///< elements, in row-major order
     std::function<void(std::byte* to, std::size_t first, std::size_t count)> read{};  ///< bytes of the range
     std::function<void(const std::byte* from)> write{};                               ///< the whole range
+    std::string own{};  ///< the name of a number type of a user's own, whose elements are bytes
 };
 
 namespace detail {
@@ -70,20 +71,29 @@ struct sharded_parts {
     std::vector<std::function<void()>> finish;
 };
 
-/// The share of one rank in tensors that every rank holds: equal shares of all elements.
+/// The share of one rank in tensors that every rank holds: equal shares of all numbers.
 inline std::vector<shard_range> equal_share(const std::vector<part_tensor>& tensors, const communicator& comm) {
     std::size_t all = 0, before = 0;
-    for (const part_tensor& t : tensors) all += t.bytes / size_of(t.type);
+    for (const part_tensor& t : tensors) all += t.bytes / t.numbers().bytes_of_number();
     const auto ranks = static_cast<std::size_t>(comm.size()), rank = static_cast<std::size_t>(comm.rank());
     const std::size_t each = ceil_div(all, ranks), begin = each * rank, end = begin + each;
     std::vector<shard_range> ranges;
     for (const part_tensor& t : tensors) {
-        const std::size_t size = size_of(t.type), count = t.bytes / size;
+        const std::size_t size = t.numbers().bytes_of_number(), count = t.bytes / size;
+        const std::size_t dtypes = size / size_of(t.type);  // of a user's own type: its bytes
         const std::size_t first = std::clamp(begin, before, before + count) - before, last = std::clamp(end, before, before + count) - before;
         // An empty tensor is written by rank 0.
         if (first < last || (count == 0 && rank == 0)) {
-            ranges.push_back({t.name, t.type, t.shape, first, last - first,
-                              [read = t.read, skip = first * size](std::byte* to, std::size_t at, std::size_t bytes) { read(to, skip + at, bytes); }});
+            ranges.push_back({t.name,
+                              t.type,
+                              t.shape,
+                              first * dtypes,
+                              (last - first) * dtypes,
+                              [read = t.read, skip = first * size](std::byte* to, std::size_t at, std::size_t bytes) {
+                                  read(to, skip + at, bytes);
+                              },
+                              {},
+                              t.own});
         }
         before += count;
     }
@@ -92,7 +102,8 @@ inline std::vector<shard_range> equal_share(const std::vector<part_tensor>& tens
 /// All of the tensors that every rank holds, to be loaded.
 inline std::vector<shard_range> whole_ranges(const std::vector<part_tensor>& tensors) {
     std::vector<shard_range> ranges;
-    for (const part_tensor& t : tensors) ranges.push_back({t.name, t.type, t.shape, 0, t.bytes / size_of(t.type), t.read, t.write});
+    for (const part_tensor& t : tensors)
+        ranges.push_back({t.name, t.type, t.shape, 0, t.bytes / size_of(t.type), t.read, t.write, t.own});
     return ranges;
 }
 
@@ -102,7 +113,7 @@ inline shard_range range_of_numbers(const std::string& name, const char* type, s
     part_tensor whole{.name = name, .shape = shape};
     set_type(whole, type, each);
     const std::size_t dtypes = each / size_of(whole.type);  // of a user's own type: its bytes
-    return {name, whole.type, whole.shape, part.first * dtypes, part.count * dtypes};
+    return {name, whole.type, whole.shape, part.first * dtypes, part.count * dtypes, {}, {}, whole.own};
 }
 /// The elements of a parameter, without the gap after it, of which a rank holds [first, first + count).
 inline element_range without_gap(const store_entry& e, const element_range& part) {
@@ -174,7 +185,13 @@ void tell_divided(sharded_parts& all, told_ranges& told, const communicator& com
         part.tensors.clear();
         visit_divided_slabs(value, [&](const shard_range& r, bool is_whole) {
             if (!is_whole) return told[name].push_back(r);
-            part.tensors.push_back({.name = r.name, .type = r.type, .shape = r.shape, .bytes = r.count * size_of(r.type), .read = r.read, .write = r.write});
+            part.tensors.push_back({.name = r.name,
+                                    .type = r.type,
+                                    .shape = r.shape,
+                                    .bytes = r.count * size_of(r.type),
+                                    .read = r.read,
+                                    .write = r.write,
+                                    .own = r.own});
         });
     }
 }
@@ -284,6 +301,7 @@ inline nlohmann::json write_shards(communicator& comm, const std::filesystem::pa
     nlohmann::json files = nlohmann::json::object();
     for (std::size_t i = 0; i < all.parts.size(); ++i) {
         std::vector<tensor_source> sources;
+        std::map<std::string, std::string> metadata{{"format", "pt"}, {"step", std::to_string(step)}};
         for (const shard_range& r : all.ranges[i]) {
             std::size_t elements = 0;
             if (!count_of(r.shape, size_of(r.type), elements) || r.first > elements || r.count > elements - r.first)
@@ -292,11 +310,12 @@ inline nlohmann::json write_shards(communicator& comm, const std::filesystem::pa
             const bool is_whole = r.count == elements && (comm.size() == 1 || !r.name.ends_with(']'));
             sources.push_back({is_whole ? r.name : range_name(r.name, r.shape, r.first, r.first + r.count), r.type,
                                is_whole ? r.shape : std::vector<extent>{static_cast<extent>(r.count)}, r.read});
+            if (!r.own.empty()) metadata[number_key(r.name)] = r.own;
         }
         if (sources.empty()) continue;
         const std::string name = shard_file_name(all.parts[i].name, comm.rank(), comm.size());
         durable_file out(folder / name, file_naming::at_once);
-        write_safetensors_to(out, sources, {{"format", "pt"}, {"step", std::to_string(step)}});
+        write_safetensors_to(out, sources, metadata);
         out.commit();
         files[name] = {{"bytes", out.size()}, {"crc32", hex(out.checksum())}};
     }
@@ -358,32 +377,33 @@ inline std::filesystem::path write_sharded(communicator& comm, const std::filesy
 /// The values of a part's ranges, as `write` takes them. `named`: tensors of which other ranks hold ranges.
 inline std::vector<std::vector<std::byte>> read_ranges(const std::string& where, const std::string& part, const std::vector<shard_range>& ranges,
                                                        std::set<std::string> named, const shard_files& files, load_request& request) {
-    name_list missing, unexpected, differing;
+    tensor_faults faults;
     std::vector<std::vector<std::byte>> values;
     for (const shard_range& r : ranges) {
         named.insert(r.name);
         values.emplace_back();
         const shard_files::tensor* const there = files.find(r.name);
         if (there == nullptr) {
-            missing.add(r.name);
+            faults.missing.add(r.name);
             continue;
         }
-        const bool converts = there->type != r.type && request.converts() && is_float(there->type) && is_float(r.type);
-        if (there->shape != r.shape || (there->type != r.type && !converts)) {
-            differing.add(r.name + ", which is " + name(there->type) + ' ' + shape_text(there->shape) + " there, " + name(r.type) + ' ' + shape_text(r.shape) + " here");
-            continue;
-        }
-        values.back().resize(r.count * size_of(there->type));
-        shard_files::read(*there, r.first, r.count, values.back().data());
-        if (!converts) continue;
-        std::vector<std::byte> converted(r.count * size_of(r.type));
-        convert(there->type, values.back().data(), r.type, converted.data(), r.count);
+        const stored_numbers stored{there->type, there->shape, there->own}, here{r.type, r.shape, r.own};
+        if (!faults.fits(r.name, stored, here, request.converts(), request.own_numbers)) continue;
+        // Places in dtypes, of which a number of a user's own type has several.
+        const std::size_t each = here.bytes_of_number() / size_of(r.type),
+                          dtypes = stored.bytes_of_number() / size_of(there->type);
+        const std::size_t numbers = r.count / each;
+        values.back().resize(numbers * stored.bytes_of_number());
+        shard_files::read(*there, r.first / each * dtypes, numbers * dtypes, values.back().data());
+        if (stored == here) continue;
+        std::vector<std::byte> converted(numbers * here.bytes_of_number());
+        convert_numbers(stored, values.back().data(), here, converted.data(), numbers, request.own_numbers);
         values.back() = std::move(converted);
     }
     for (const auto& [name, t] : files.tensors()) {
-        if (named.count(name) == 0) unexpected.add(name);
+        if (named.count(name) == 0) faults.unexpected.add(name);
     }
-    expect_no_faults(where, part, missing, unexpected, differing);
+    faults.expect_none(where, part);
     return values;
 }
 
@@ -391,7 +411,7 @@ inline std::vector<std::vector<std::byte>> read_ranges(const std::string& where,
 inline checkpoint_info read_sharded(communicator& comm, const std::filesystem::path& path, sharded_parts& all,
                                     const load_checkpoint_options& o) {
     checkpoint_info info;
-    load_request request{o.policy, o.resume_with};
+    load_request request = request_of(o);
     std::vector<undoable> changes;
     std::vector<std::vector<std::vector<std::byte>>> values;
     std::uint32_t seen = 0;

@@ -50,7 +50,20 @@ struct load_checkpoint_options {
     resume_arguments resume_with = saved_arguments;
     /// load_newest_checkpoint calls it for each checkpoint that is damaged or incomplete, with one line.
     std::function<void(const std::string& line)> on_skipped{};
+    /// Number types of a user's own that the checkpoint has and the program's model has not, for policy_change::convert:
+    /// {&ht::value_traits_of<my_float16>}.
+    std::vector<const value_traits*> own_numbers{};
 };
+
+namespace detail {
+
+inline load_request request_of(const load_checkpoint_options& o) {
+    load_request request{.policy = o.policy, .arguments = o.resume_with};
+    for (const value_traits* t : o.own_numbers) request.own_numbers.add(t);
+    return request;
+}
+
+}  // namespace detail
 
 /// Loads the parts from a checkpoint; it may have others in addition. All or nothing: throws io_error if a file is missing
 /// or cannot be read, and checkpoint_error if one is damaged, or of another model, optimizer, policy or learning rate; the parts are then
@@ -58,7 +71,7 @@ struct load_checkpoint_options {
 template <class... Parts>
 checkpoint_info load_checkpoint(const std::filesystem::path& checkpoint, const load_checkpoint_options& o, Parts&... parts) {
     auto all = detail::parts_of(parts...);
-    return detail::read_checkpoint(checkpoint, all, o.policy, o.resume_with);
+    return detail::read_checkpoint(checkpoint, all, detail::request_of(o));
 }
 
 /// Loads the newest good checkpoint of a folder; nothing if there is none. A damaged one is skipped, with a call of
@@ -69,7 +82,7 @@ std::optional<checkpoint_info> load_newest_checkpoint(const std::filesystem::pat
     auto all = detail::parts_of(parts...);
     for (const checkpoint_place& c : list_checkpoints(folder)) {
         try {
-            return detail::read_checkpoint(c.path, all, o.policy, o.resume_with);
+            return detail::read_checkpoint(c.path, all, detail::request_of(o));
         } catch (const io_error& e) {
             try {
                 verify_checkpoint(c.path);

@@ -57,6 +57,8 @@ struct trainer_checkpoint_options {
     std::string arguments{};  ///< the program's arguments as JSON text; io/checkpoint.hpp's read_checkpoint_info returns it
     /// Called with one line for each damaged checkpoint that is skipped, for each conversion, and if there is no best model to load.
     std::function<void(const std::string& line)> on_note{};
+    /// For resuming from number types of a user's own that the model has not, under policy_change::convert.
+    std::vector<const value_traits*> own_numbers{};
 };
 
 namespace detail {
@@ -212,7 +214,10 @@ class trainer_checkpoints final : public trainer_callback {
                              there.front().step, "; set resume_from_checkpoint, or name another folder");
     }
     void resume(const training_arguments& a) {
-        const load_checkpoint_options o{options_.policy, options_.resume_with, [this](const std::string& line) { note(line); }};
+        const load_checkpoint_options o{.policy = options_.policy,
+                                        .resume_with = options_.resume_with,
+                                        .on_skipped = [this](const std::string& line) { note(line); },
+                                        .own_numbers = options_.own_numbers};
         if (a.resume_from_checkpoint == "newest") {
             resumed_ = with_parts([&](auto&... parts) { return files_.load_newest(o, parts...); });
         } else {
@@ -292,8 +297,8 @@ class trainer_checkpoints final : public trainer_callback {
             note(why);
             return trainer_->add_note(why);
         }
-        files_.load(detail::checkpoint_path(best_folder_, best_.value.step), {.policy = options_.policy},
-                    trainer_->model());
+        files_.load(detail::checkpoint_path(best_folder_, best_.value.step),
+                    {.policy = options_.policy, .own_numbers = options_.own_numbers}, trainer_->model());
     }
 
     Trainer* trainer_;

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <halftone/io/checkpoint/numbers.hpp>
 #include <halftone/io/checkpoint/optimizer_terms.hpp>
 #include <halftone/io/checkpoint/policy_stamp.hpp>
 #include <halftone/io/fields.hpp>
@@ -42,6 +43,9 @@ struct part_tensor {
     /// Whether the tensor changes only where the store's readers are awaited, so that it can be copied beside a forward
     /// and a backward pass; a layer's state is not steady.
     bool is_steady = true;
+    std::string own{};  ///< the name of a number type of a user's own
+
+    stored_numbers numbers() const { return {type, shape, own}; }
 };
 
 /// What a load may do, and what it has done in addition.
@@ -49,6 +53,7 @@ struct load_request {
     policy_change policy = policy_change::refuse;
     resume_arguments arguments = resume_arguments::saved;
     std::vector<std::string> notes{};  ///< what was converted, in words
+    own_number_list own_numbers{};     ///< types of a user's own: those of the parts, and those that the program names
     bool converts() const { return policy == policy_change::convert; }
 };
 
@@ -73,7 +78,10 @@ struct checkpoint_part {
 inline void set_type(part_tensor& t, const char* type, std::size_t each) {
     const int known = std::string_view(type) == "byte" ? static_cast<int>(dtype::u8) : dtype_of_number(type);
     t.type = known < 0 ? dtype::u8 : static_cast<dtype>(known);
-    if (known < 0) t.shape.push_back(static_cast<extent>(each));
+    if (known < 0) {
+        t.shape.push_back(static_cast<extent>(each));
+        t.own = type;
+    }
     t.bytes = size_of(t.type);
     for (const extent e : t.shape) t.bytes *= static_cast<std::size_t>(e);
 }
@@ -99,6 +107,13 @@ inline std::vector<part_tensor> tensors_of(store& parameters) {
         tensors.push_back(std::move(t));
     }
     return tensors;
+}
+
+/// Makes the number types of a store's parameters, copies and moments known.
+inline void add_types(const store& parameters, own_number_list& known) {
+    for (const store_group& g : parameters.groups()) {
+        for (const value_traits* t : {g.param_type, g.copy_type, g.state_type}) known.add(t);
+    }
 }
 
 /// Restores the amaxes of delayed scaling; under another policy those of other layers are left out.
@@ -128,6 +143,7 @@ checkpoint_part model_part(Model& model) {
         return nlohmann::json{{"policy", stamp_json(stamp_of<Model>())}, {"amaxes", to_json(parameters.amaxes().read())}};
     };
     p.prepare = [&parameters](const nlohmann::json& saved, load_request& request) {
+        add_types(parameters, request.own_numbers);
         if (!saved.contains("policy") || !saved.contains("amaxes"))
             fail<checkpoint_error>("checkpoint: the model's state has no policy, or no amaxes");
         const policy_stamp there = read_stamp(saved["policy"], "checkpoint: its policy"), here = stamp_of<Model>();
@@ -242,7 +258,8 @@ checkpoint_part optimizer_part(Optimizer& optimizer, store& parameters) {
         j["made_with"] = terms_of(optimizer);
         return j;
     };
-    p.prepare = [&optimizer](const nlohmann::json& saved, load_request& request) -> undoable {
+    p.prepare = [&optimizer, &parameters](const nlohmann::json& saved, load_request& request) -> undoable {
+        add_types(parameters, request.own_numbers);
         const std::string there = saved.is_object() ? saved.value("kind", std::string()) : std::string();
         if (there != optimizer.name())
             fail<checkpoint_error>("checkpoint: the optimizer was ", shown(there), " there, and is ", optimizer.name(), " here");

@@ -19,48 +19,35 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// Throws checkpoint_error if a file's tensors are not those of a part.
-inline void expect_no_faults(const std::string& where, const std::string& part, const name_list& missing, const name_list& unexpected,
-                             const name_list& differing) {
-    std::string faults;
-    const auto say = [&faults](const char* what, const name_list& list) {
-        if (list.count != 0) faults += (faults.empty() ? "" : "; ") + std::string(what) + list.all();
-    };
-    say("missing: ", missing), say("unexpected: ", unexpected), say("of another shape or type: ", differing);
-    if (!faults.empty()) fail<checkpoint_error>(where, " is of another ", part, ": ", faults);
-}
-
 /// Compares a part's tensors with those of its file, and converts them where that is requested. Returns the values of
 /// each; those that were converted are in `converted`.
 inline std::vector<const std::byte*> match_tensors(const std::string& where, const checkpoint_part& part, const loaded_file& file,
                                                    load_request& request, std::vector<std::vector<std::byte>>& converted) {
-    name_list missing, unexpected, differing;
+    tensor_faults faults;
     std::map<std::string, int> named;
     std::vector<const std::byte*> values;
     for (const part_tensor& t : part.tensors) {
         named[t.name] = 1;
         const auto found = file.by_name.find(t.name);
         if (found == file.by_name.end()) {
-            missing.add(t.name);
+            faults.missing.add(t.name);
             continue;
         }
-        const tensor_info& there = file.header.tensors[found->second];
-        const bool converts = there.type != t.type && request.converts() && is_float(there.type) && is_float(t.type);
-        if (there.shape != t.shape || (there.type != t.type && !converts)) {
-            differing.add(t.name + ", which is " + name(there.type) + ' ' + shape_text(there.shape) + " there, " +
-                          name(t.type) + ' ' + shape_text(t.shape) + " here");
-        } else if (converts) {
-            converted.emplace_back(t.bytes);
-            convert(there.type, file.at(there), t.type, converted.back().data(), there.count());
-            values.push_back(converted.back().data());
-        } else {
-            values.push_back(file.at(there));
-        }
+        const tensor_info& info = file.header.tensors[found->second];
+        const stored_numbers there = numbers_in(file.header.metadata, t.name, info.type, info.shape),
+                             here = t.numbers();
+        if (!faults.fits(t.name, there, here, request.converts(), request.own_numbers)) continue;
+        values.push_back(file.at(info));
+        if (there == here) continue;
+        converted.emplace_back(t.bytes);
+        convert_numbers(there, values.back(), here, converted.back().data(), t.bytes / here.bytes_of_number(),
+                        request.own_numbers);
+        values.back() = converted.back().data();
     }
     for (const tensor_info& t : file.header.tensors) {
-        if (named.count(t.name) == 0) unexpected.add(t.name);
+        if (named.count(t.name) == 0) faults.unexpected.add(t.name);
     }
-    expect_no_faults(where, part.name, missing, unexpected, differing);
+    faults.expect_none(where, part.name);
     return values;
 }
 
@@ -107,10 +94,9 @@ inline void apply_changes(const std::filesystem::path& path, const std::vector<u
 /// Loads a checkpoint into the parts: all of them or none; also one that several ranks have written. Throws io_error and
 /// checkpoint_error.
 inline checkpoint_info read_checkpoint(const std::filesystem::path& path, std::vector<checkpoint_part>& parts,
-                                       policy_change policy, resume_arguments arguments = resume_arguments::saved) {
+                                       load_request request) {
     const nlohmann::json manifest = read_manifest(path);
     checkpoint_info info = info_of(path, manifest);
-    load_request request{policy, arguments};
     const std::vector<undoable> changes = prepare_parts(path, manifest, parts, 0, 1, request);
     const bool is_sharded = shard_files::ranks_of(path, manifest) > 1;
     std::vector<loaded_file> files;

@@ -40,12 +40,19 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
+/// Adds a tensor to what is written; `read` gives its bytes.
+template <class Read>
+void add_tensor(part_contents& c, const part_tensor& t, const Read& read) {
+    c.tensors.push_back({t.name, t.type, t.shape, read});
+    if (!t.own.empty()) c.metadata[number_key(t.name)] = t.own;
+}
+
 /// The contents of the parts as they are now, read piece by piece while they are written.
 inline std::vector<part_contents> contents_of(const std::vector<checkpoint_part>& parts) {
     std::vector<part_contents> contents;
     for (const checkpoint_part& part : parts) {
-        part_contents c{part.name, part.state(), {}};
-        for (const part_tensor& t : part.tensors) c.tensors.push_back({t.name, t.type, t.shape, t.read});
+        part_contents c{.name = part.name, .state = part.state(), .tensors = {}};
+        for (const part_tensor& t : part.tensors) add_tensor(c, t, t.read);
         contents.push_back(std::move(c));
     }
     return contents;
@@ -60,7 +67,7 @@ class snapshot {
         later_.clear();
         std::size_t used = 0;
         for (const checkpoint_part& part : parts) {
-            part_contents c{part.name, part.state(), {}};
+            part_contents c{.name = part.name, .state = part.state(), .tensors = {}};
             for (const part_tensor& t : part.tensors) {
                 std::byte* const to = room(used++, t.bytes);
                 if (t.is_steady && part.is_in_host_memory) {
@@ -68,9 +75,9 @@ class snapshot {
                 } else {
                     t.read(to, 0, t.bytes);
                 }
-                c.tensors.push_back({t.name, t.type, t.shape, [to](std::byte* out, std::size_t first, std::size_t count) {
-                                         if (count != 0) std::memcpy(out, to + first, count);
-                                     }});
+                add_tensor(c, t, [to](std::byte* out, std::size_t first, std::size_t count) {
+                    if (count != 0) std::memcpy(out, to + first, count);
+                });
             }
             contents.push_back(std::move(c));
         }

@@ -20,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include <halftone/io/checkpoint/numbers.hpp>
 #include <halftone/io/checkpoint/verify.hpp>
 #include <halftone/number/integer.hpp>
 
@@ -103,6 +104,7 @@ class shard_files {
     struct tensor {
         dtype type = dtype::f32;
         std::vector<extent> shape;
+        std::string own{};  ///< the name of a number type of a user's own
         struct piece {
             std::size_t first, count;  // elements
             const input_file* file;
@@ -124,7 +126,7 @@ class shard_files {
             const auto header = read_safetensors(file.path().string(), file.size(), [&file](void* to, std::uint64_t first, std::size_t count) {
                 file.read(to, first, count);
             });
-            for (const tensor_info& t : header.tensors) add(t, file, is_sharded);
+            for (const tensor_info& t : header.tensors) add(t, file, is_sharded, header.metadata);
         }
         for (auto& [name, t] : tensors_) check(name, t);
     }
@@ -165,12 +167,14 @@ class shard_files {
     }
 
   private:
-    void add(const tensor_info& info, const input_file& file, bool is_sharded) {
+    void add(const tensor_info& info, const input_file& file, bool is_sharded,
+             const std::map<std::string, std::string>& metadata) {
         const range_description d = describe_range(file.path().string(), info, is_sharded);
         const auto [at, is_new] = tensors_.try_emplace(d.name);
         tensor& t = at->second;
-        if (is_new) t.type = info.type, t.shape = d.shape;
-        if (t.type != info.type || t.shape != d.shape)
+        const stored_numbers stored = numbers_in(metadata, d.name, info.type, d.shape);
+        if (is_new) t.type = info.type, t.shape = d.shape, t.own = stored.own;
+        if (t.type != info.type || t.shape != d.shape || t.own != stored.own)
             fail<checkpoint_error>(file.path().string(), ": ", shown(info.name), " is ", name(info.type), ' ', shape_text(d.shape), "; in another file it is ",
                                    name(t.type), ' ', shape_text(t.shape));
         t.pieces.push_back({d.first, d.count, &file, info.first});
@@ -203,6 +207,7 @@ inline loaded_file join_shards(const std::filesystem::path& folder, const nlohma
         static_cast<void>(checked_bytes(t.shape, size_of(t.type), bytes));
         joined.by_name[name] = joined.header.tensors.size();
         joined.header.tensors.push_back({name, t.type, t.shape, end, bytes});
+        if (!t.own.empty()) joined.header.metadata[number_key(name)] = t.own;
         end += round_up(bytes, 8u);
     }
     joined.bytes.reset(new std::byte[static_cast<std::size_t>(end)]);

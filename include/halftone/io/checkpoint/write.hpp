@@ -36,6 +36,7 @@ struct part_contents {
     std::string name;
     nlohmann::json state;
     std::vector<tensor_source> tensors;
+    std::map<std::string, std::string> metadata{{"format", "pt"}};  ///< with the names of number types of a user's own
 };
 
 inline void write_files(const std::filesystem::path& folder, const checkpoint_options& o,
@@ -51,7 +52,7 @@ inline void write_files(const std::filesystem::path& folder, const checkpoint_op
         if (part.tensors.empty()) continue;
         const std::string name = part.name + ".safetensors";
         durable_file out(folder / name, file_naming::at_once);
-        write_safetensors_to(out, part.tensors, {{"format", "pt"}});
+        write_safetensors_to(out, part.tensors, part.metadata);
         out.commit();
         manifest["files"][name] = {{"bytes", out.size()}, {"crc32", hex(out.checksum())}};
     }
