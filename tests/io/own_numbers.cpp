@@ -2,7 +2,9 @@
 /// \file
 /// Checkpoints and weights of models whose parameters have a number type that the library does not know.
 #include <algorithm>
+#include <limits>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -221,6 +223,66 @@ TEST_CASE(
     CHECK(values_of(of_library) == values_of(saved));
     of_other.load(path, told);
     CHECK(values_of(of_other) == rounded<support::fixed16>(values_of(saved)));
+}
+
+/// A file with a model's parameters, one number of which is another.
+template <class P>
+void write_with(const std::filesystem::path& file, float number) {
+    run_of<P> r;
+    const ht::store_entry& e = r.model.parameters().entries()[0];
+    std::vector<float> values(e.count, 0.5f);
+    values[e.count - 1] = number;
+    r.model.parameters().write(0, 0, reinterpret_cast<const std::byte*>(values.data()), e.count);
+    ht::save_weights(r.model, file);
+}
+struct half_parameters : ht::amp_fp16 {
+    using param = ht::float16;
+    static constexpr ht::rounding param_rounding = ht::rounding::stochastic;
+};
+
+TEST_CASE(
+    "load_weights and load_checkpoint: a number that a parameter's type does not hold is refused, of every type") {
+    const support::temporary_folder folder;
+    const auto file = folder.path() / "floats.safetensors";
+    const auto loads = [&]<class P>(std::type_identity<P>, float number, const char* why) {
+        CAPTURE(number);
+        CAPTURE(why);
+        write_with<ht::full_fp32>(file, number);
+        run_of<P> r;
+        const std::string before = r.bytes(), said = refusal([&] { ht::load_weights(r.model, file); });
+        CAPTURE(said);
+        const std::string expected =
+            "load_weights: " + file.string() + " has numbers that the types of parameters do not hold: up.weight, ";
+        CHECK(said == (*why == 0 ? "nothing was thrown" : expected + why));
+        CHECK((r.bytes() == before) == (*why != 0));
+    };
+    const float infinite = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+    const std::type_identity<fixed_parameters> fixed;
+    loads(fixed, 7.9998f, "");  // the largest is 8 - 2^-12
+    loads(fixed, 8, "8 for a fixed16");
+    loads(fixed, -1e30f, "-1e+30 for a fixed16");
+    loads(fixed, infinite, "inf for a fixed16");
+    loads(fixed, nan, "nan for a fixed16");
+    const std::type_identity<half_parameters> half;
+    loads(half, 65519, "");
+    loads(half, 65520, "65520 for a float16");
+    loads(half, infinite, "");
+    loads(half, nan, "");
+    const std::type_identity<support::pure_e6m9> without_infinity;
+    loads(without_infinity, 0x1p33f, "8.58993e+09 for a float16_e6m9");
+    loads(without_infinity, infinite, "");  // a NaN, which shows as much
+    loads(std::type_identity<ht::pure_bf16>{}, 3.4e38f, "3.4e+38 for a bfloat16");
+
+    run_of<ht::full_fp32> wide;
+    write_with<ht::full_fp32>(file, 65520);
+    ht::load_weights(wide.model, file);
+    wide.save(folder.path(), 3);
+    run_of<half_parameters> narrow;
+    const std::string before = narrow.bytes(),
+                      said = refusal([&] { narrow.load(folder.path() / "checkpoint-3", converting); });
+    CAPTURE(said);
+    CHECK(said.find("numbers that the types here do not hold: up.weight, 65520 for a float16") != std::string::npos);
+    CHECK(narrow.bytes() == before);
 }
 
 using wide_run = run<support::fixed_masters, keeping::by_muon>;

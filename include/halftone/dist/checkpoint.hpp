@@ -397,7 +397,7 @@ inline std::vector<std::vector<std::byte>> read_ranges(const std::string& where,
         shard_files::read(*there, r.first / each * dtypes, numbers * dtypes, values.back().data());
         if (stored == here) continue;
         std::vector<std::byte> converted(numbers * here.bytes_of_number());
-        convert_numbers(stored, values.back().data(), here, converted.data(), numbers, request.own_numbers);
+        faults.convert(r.name, stored, values.back().data(), here, converted.data(), numbers, request.own_numbers);
         values.back() = std::move(converted);
     }
     for (const auto& [name, t] : files.tensors()) {

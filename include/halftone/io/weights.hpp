@@ -26,6 +26,7 @@
 #include <utility>
 #include <vector>
 
+#include <halftone/io/lost_numbers.hpp>
 #include <halftone/io/tensor_files.hpp>
 #include <halftone/memory/store.hpp>
 
@@ -286,6 +287,7 @@ inline void load_weights_of(store& parameters, const tensor_files& files, const 
     // Everything is read before anything is written to the model.
     std::vector<std::vector<std::byte>> values;
     std::vector<std::byte> stored;
+    name_list lost;
     for (const match& m : matches) {
         const store_entry& e = parameters.entries()[m.entry];
         const value_traits& own = saved_type(parameters.groups()[e.group], e);
@@ -296,12 +298,17 @@ inline void load_weights_of(store& parameters, const tensor_files& files, const 
             stored.resize(static_cast<std::size_t>(m.from->bytes));
             files.read(*m.from, stored.data());
             convert_to(own, m.from->type, stored.data(), values.back().data(), e.count);
+            if (const auto x = first_lost(traits_of(m.from->type), stored.data(), own, values.back().data(), e.count))
+                lost.add(sentence(m.from->name, ", ", *x, " for a ", own.name));
         }
         if (m.is_transposed) {
             values.back() = transposed_bytes(values.back().data(), static_cast<std::size_t>(e.shape[1]),
                                              static_cast<std::size_t>(e.shape[0]), own.bytes);
         }
     }
+    if (lost.count != 0)
+        fail<safetensors_error>("load_weights: ", where,
+                                " has numbers that the types of parameters do not hold: ", lost.all());
     for (std::size_t i = 0; i < matches.size(); ++i) write_values(parameters, matches[i].entry, values[i].data());
     parameters.refresh();
 }
@@ -314,8 +321,8 @@ inline void load_weights(store& parameters, const std::filesystem::path& path, c
     detail::load_weights_of(parameters, tensor_files(path), path.string(), o);
 }
 /// Reads a model's parameters from a file, an index or a folder (tensor_files). All or nothing: throws io_error, or
-/// safetensors_error with the names that are missing, unexpected, or of another shape or type, and the model is then as
-/// it was. Needs host memory for the parameters. Optimizers keep their moments; construct them afterwards, or load a
+/// safetensors_error with the names that are missing, unexpected, or of another shape or type, or that have a number which the
+/// parameter's type does not hold, and the model is then as it was. Needs host memory for the parameters. Optimizers keep their moments; construct them afterwards, or load a
 /// checkpoint (checkpoint.hpp) for all of a run.
 template <class Model>
     requires requires(Model& m) { m.parameters().refresh(); }

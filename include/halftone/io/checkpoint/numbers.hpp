@@ -56,16 +56,16 @@ class own_number_list {
     std::vector<const value_traits*> types_;
 };
 
-/// Whether such numbers can be converted to and from doubles.
-inline bool is_convertible(const stored_numbers& n, const own_number_list& known) {
-    if (n.own.empty()) return is_float(n.type);
+/// The traits of such numbers; nullptr for those that are none, or of a type that is not known.
+inline const value_traits* traits_of(const stored_numbers& n, const own_number_list& known) {
+    if (n.own.empty()) return is_float(n.type) ? &traits_of(n.type) : nullptr;
     const value_traits* const t = known.find(n.own);
-    return t != nullptr && t->bytes == n.bytes_of_number();
+    return t != nullptr && t->bytes == n.bytes_of_number() ? t : nullptr;
 }
-/// Numbers as those of another type, each rounded once. Both are convertible.
+/// Numbers as those of another type, each rounded once. Both have traits.
 inline void convert_numbers(const stored_numbers& there, const std::byte* from, const stored_numbers& here, std::byte* to,
                             std::size_t count, const own_number_list& known) {
-    if (there.own.empty() && here.own.empty()) return convert(there.type, from, here.type, to, count);
+    if (there.own.empty() && here.own.empty()) return halftone::convert(there.type, from, here.type, to, count);
     if (here.own.empty()) return convert_from(*known.find(there.own), from, here.type, to, count);
     if (there.own.empty()) return convert_to(*known.find(here.own), there.type, from, to, count);
     std::vector<double> wide(count);
@@ -75,16 +75,17 @@ inline void convert_numbers(const stored_numbers& there, const std::byte* from, 
 
 /// What is wrong with a file's tensors, seen by those of a part.
 struct tensor_faults {
-    name_list missing, unexpected, differing, unknown;
+    name_list missing, unexpected, differing, unknown, lost;
 
     /// Whether tensors in these forms fit, perhaps after a conversion; notes what does not.
     bool fits(const std::string& tensor, const stored_numbers& there, const stored_numbers& here, bool converts,
               const own_number_list& known) {
         if (there == here) return true;
         const bool is_alike = there.shape_of_numbers() == here.shape_of_numbers();
-        if (converts && is_alike && is_convertible(there, known) && is_convertible(here, known)) return true;
+        if (converts && is_alike && traits_of(there, known) != nullptr && traits_of(here, known) != nullptr)
+            return true;
         if (converts && is_alike && !there.own.empty() && known.find(there.own) == nullptr) {
-            if (types_.empty() || std::find(types_.begin(), types_.end(), there.own) == types_.end()) {
+            if (std::find(types_.begin(), types_.end(), there.own) == types_.end()) {
                 types_.push_back(there.own);
                 unknown.add(there.own);
             }
@@ -92,6 +93,14 @@ struct tensor_faults {
         }
         differing.add(tensor + ", which is " + there.words() + " there, " + here.words() + " here");
         return false;
+    }
+    /// Converts numbers of forms that fit, and notes a tensor with one that the type here does not hold.
+    void convert(const std::string& tensor, const stored_numbers& there, const std::byte* from,
+                 const stored_numbers& here, std::byte* to, std::size_t count, const own_number_list& known) {
+        convert_numbers(there, from, here, to, count, known);
+        const value_traits& type = *traits_of(here, known);
+        if (const auto x = first_lost(*traits_of(there, known), from, type, to, count))
+            lost.add(sentence(tensor, ", ", *x, " for a ", type.name));
     }
     /// Throws checkpoint_error if there are any.
     void expect_none(const std::string& where, const std::string& part) const {
@@ -103,6 +112,8 @@ struct tensor_faults {
         say("numbers of a type that this program does not know: ", unknown,
             "; load it with .own_numbers = {&ht::value_traits_of<T>} of it");
         if (!faults.empty()) fail<checkpoint_error>(where, " is of another ", part, ": ", faults);
+        if (lost.count != 0)
+            fail<checkpoint_error>(where, " has numbers that the types here do not hold: ", lost.all());
     }
 
   private:

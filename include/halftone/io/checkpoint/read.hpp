@@ -40,8 +40,8 @@ inline std::vector<const std::byte*> match_tensors(const std::string& where, con
         values.push_back(file.at(info));
         if (there == here) continue;
         converted.emplace_back(t.bytes);
-        convert_numbers(there, values.back(), here, converted.back().data(), t.bytes / here.bytes_of_number(),
-                        request.own_numbers);
+        faults.convert(t.name, there, values.back(), here, converted.back().data(), t.bytes / here.bytes_of_number(),
+                       request.own_numbers);
         values.back() = converted.back().data();
     }
     for (const tensor_info& t : file.header.tensors) {
