@@ -144,4 +144,87 @@ TEST_CASE("products, reductions, look-ups, windows and attention are refused in 
     });
 }
 
+TEST_CASE("tensors of functions of scores, operands of epilogues and statistics of losses are compared with results") {
+    ht::cpu device{{.threads = 1}};
+    numbers x, y, z;
+    const auto refused = [&](const char* sentence, const std::function<void()>& f) {
+        CHECK(refusal(f) == std::string(sentence) + ", which is written to while it is read; copy it first");
+    };
+    const ht::view<float, 4> q(x.all.data(), {1, 4, 1, 8}), k(y.all.data(), {1, 4, 1, 8}),
+        o(z.all.data(), {1, 4, 1, 8});
+    const auto with_table = [&](ht::view<float, 1> in) {
+        return [table = ht::lookup(in)](auto score, auto, auto, auto query, auto) { return score + table(query) * 2; };
+    };
+    const ht::view<float, 4> sums(z.all.data() + 64, {1, 1, 4, 2});
+    const auto attend = [&](ht::view<float, 1> table) {
+        ht::attention<P>(device, q, k, k, o, sums, {}, with_table(table));
+    };
+    refused("attention: a function's tensor (4) is in the memory of o (1, 4, 1, 8)", [&] { attend(z.row(4, 30)); });
+    refused("attention: a function's tensor (4) is in the memory of logsumexp (1, 1, 4, 2)",
+            [&] { attend(z.row(4, 71)); });
+    CHECK(refusal([&] { attend(z.row(4, 72)); }).empty());
+    const ht::view<float, 4> d_o(x.all.data() + 64, {1, 4, 1, 8}), dq(z.all.data() + 128, {1, 4, 1, 8}),
+        dk(z.all.data() + 160, {1, 4, 1, 8}), dv(z.all.data() + 192, {1, 4, 1, 8});
+    const auto gradients = [&](ht::view<float, 1> table) {
+        ht::attention_gradients<P>(device, ht::kernel::attention_backward<float>{q, k, k, o, sums, d_o, dq, dk, dv, {}},
+                                   with_table(table));
+    };
+    refused("attention gradients: a function's tensor (4) is in the memory of dk (1, 4, 1, 8)",
+            [&] { gradients(z.row(4, 160)); });
+    refused("attention gradients: a function's tensor (4) is in the memory of dv (1, 4, 1, 8)",
+            [&] { gradients(z.row(4, 192)); });
+
+    const auto added = [](auto sum, auto x) { return sum + x; };
+    const ht::view<float, 3> a(x.all.data(), {3, 2, 2}), b(y.all.data(), {3, 2, 2}), c(z.all.data(), {3, 2, 2});
+    const auto product = [&](ht::extent at) {
+        ht::batched_matmul<P>(device, a, b, c, ht::then{added, ht::view<float, 3>(z.all.data() + at, {3, 2, 2})});
+    };
+    refused("batched_matmul: the epilogue's operand (3, 2, 2) is in the memory of c (3, 2, 2)", [&] { product(4); });
+    CHECK(refusal([&] { product(0); }).empty());
+
+    const std::vector<std::int32_t> classes(3, 1);
+    const ht::const_view<std::int32_t, 1> targets(classes.data(), {3});
+    const ht::kernel::cross_entropy_terms<float> terms{.label_smoothing = 0.1f};
+    const auto weighted = [&](ht::extent losses, ht::extent sum, ht::extent weights) {
+        ht::weighted_cross_entropy<P>(device, z.rows(), targets, terms, z.row(3, losses), z.row(3, 30), z.row(3, sum),
+                                      z.row(3, weights));
+    };
+    CHECK(refusal([&] { weighted(20, 40, 50); }).empty());
+    refused("weighted_cross_entropy: logits (3, 4) is in the memory of losses (3)", [&] { weighted(9, 40, 50); });
+    refused("weighted_cross_entropy: maximum (3) is in the memory of sum (3)", [&] { weighted(20, 30, 50); });
+    refused("weighted_cross_entropy: row_weights (3) is in the memory of sum (3)", [&] { weighted(20, 40, 42); });
+    refused("weighted_cross_entropy: logits (3, 4) is in the memory of row_weights (3)", [&] { weighted(20, 40, 0); });
+    refused("weighted_cross_entropy backward: sum (3) is in the memory of dlogits (3, 4)", [&] {
+        ht::weighted_cross_entropy_gradients<P>(device, x.rows(), targets, terms, y.row(3), z.row(3, 4), y.row(1, 20),
+                                                y.row(1, 30), z.rows());
+    });
+    refused("cross_entropy: losses (3) is in the memory of maximum (3)", [&] {
+        ht::cross_entropy<P>(device, x.rows(), targets, y.row(3), y.row(3, 2), y.row(3, 30), y.row(1, 50),
+                             y.row(1, 60));
+    });
+    refused("cross_entropy backward: gradient (1) is in the memory of dlogits (3, 4)", [&] {
+        ht::cross_entropy_gradients<P>(device, x.rows(), targets, y.row(3), y.row(3, 4), z.row(1, 11), y.row(1, 30),
+                                       z.rows());
+    });
+
+    const auto head = [&](ht::extent losses, ht::extent maximum) {
+        return ht::kernel::linear_cross_entropy_rows{targets,      z.row(3, losses), z.row(3, maximum),
+                                                     z.row(3, 40), z.row(1, 50),     z.row(1, 60)};
+    };
+    const auto weight = y.rows();
+    CHECK(refusal([&] { ht::linear_cross_entropy<P>(device, z.rows(), weight, head(20, 30)); }).empty());
+    refused("linear_cross_entropy: x (3, 4) is in the memory of losses (3)",
+            [&] { ht::linear_cross_entropy<P>(device, z.rows(), weight, head(11, 30)); });
+    refused("linear_cross_entropy: losses (3) is in the memory of maximum (3)",
+            [&] { ht::linear_cross_entropy<P>(device, z.rows(), weight, head(20, 22)); });
+    refused("linear_cross_entropy backward: maximum (3) is in the memory of dw (3, 4)", [&] {
+        ht::linear_cross_entropy_gradients<P>(device, x.rows(), weight, head(20, 30), y.row(1, 100), x.rows(100),
+                                              z.rows(28));
+    });
+    refused("linear_cross_entropy backward: dx (3, 4) is in the memory of dw (3, 4)", [&] {
+        ht::linear_cross_entropy_gradients<P>(device, x.rows(), weight, head(20, 30), y.row(1, 100), x.rows(100),
+                                              x.rows(104));
+    });
+}
+
 }  // namespace kernel_rows_in_place_tests

@@ -95,6 +95,31 @@ void check(const cross_entropy_backward<X, D>& a) {
 
 }  // namespace kernel
 
+namespace detail {
+
+/// Throws shape_error if what a cross-entropy says of each row is in the memory of what is read, or of one another.
+template <class Device, class X, class Losses, class Maximum, class Sum>
+void expect_statistics_apart(Device& device, const char* operation, const char* read, const X& x, const Losses& losses,
+                             const Maximum& maximum, const Sum& sum) {
+    expect_apart(device, operation, read, x, "losses", losses);
+    expect_apart(device, operation, read, x, "maximum", maximum);
+    expect_apart(device, operation, read, x, "sum", sum);
+    expect_apart(device, operation, "losses", losses, "maximum", maximum);
+    expect_apart(device, operation, "losses", losses, "sum", sum);
+    expect_apart(device, operation, "maximum", maximum, "sum", sum);
+}
+/// Throws shape_error if what the gradients of a cross-entropy read of the forward pass is in the memory of a gradient.
+template <class Device, class Maximum, class Sum, class Gradient, class Count, class D>
+void expect_read_apart(Device& device, const char* operation, const Maximum& maximum, const Sum& sum,
+                       const Gradient& gradient, const Count& count, const char* written, const D& d) {
+    expect_apart(device, operation, "maximum", maximum, written, d);
+    expect_apart(device, operation, "sum", sum, written, d);
+    expect_apart(device, operation, "gradient", gradient, written, d);
+    expect_apart(device, operation, "count", count, written, d);
+}
+
+}  // namespace detail
+
 /// losses = -log softmax(logits)[target] of each row, in nats. logits: (rows, classes), with any leading dimension;
 /// targets: (rows) of std::int32_t, 0 to classes - 1, or ignore_index, whose row has loss 0. losses, maximum and sum:
 /// (rows), float, or double if the logits are; maximum and sum are the largest logit and the sum of exp(logits -
@@ -108,9 +133,7 @@ void cross_entropy(Device& device, const X& logits, const const_view<std::int32_
                    std::int32_t ignore_index = -100) {
     static_assert(detail::check_function<P, detail::element_in<X>>());
     static_assert(detail::check_ranks<2, X>() && detail::check_ranks<1, Losses, Maximum, Sum, Loss, Count>());
-    detail::expect_apart(device, "cross_entropy", "logits", logits, "losses", losses);
-    detail::expect_apart(device, "cross_entropy", "logits", logits, "maximum", maximum);
-    detail::expect_apart(device, "cross_entropy", "logits", logits, "sum", sum);
+    detail::expect_statistics_apart(device, "cross_entropy", "logits", logits, losses, maximum, sum);
     kernel::cross_entropy<Device>::forward(
         device, kernel::cross_entropy_forward<detail::element_in<X>>{.logits = as_view(logits),
                                                                      .targets = targets,
@@ -143,6 +166,7 @@ void cross_entropy_gradients(Device& device, const X& logits, const const_view<s
     static_assert(detail::check_function<P, detail::element_in<X>, detail::element_in<D>>());
     static_assert(detail::check_ranks<2, X, D>() && detail::check_ranks<1, Maximum, Sum, Gradient, Count>());
     detail::expect_apart_or_same(device, "cross_entropy backward", "logits", logits, "dlogits", dlogits);
+    detail::expect_read_apart(device, "cross_entropy backward", maximum, sum, gradient, count, "dlogits", dlogits);
     kernel::cross_entropy<Device>::backward(device, arguments{.logits = as_view(logits),
                                                               .targets = targets,
                                                               .maximum = as_view(maximum),

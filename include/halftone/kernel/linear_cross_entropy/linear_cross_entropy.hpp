@@ -115,6 +115,8 @@ void linear_cross_entropy(Device& device, const X& x, const W& w, const kernel::
     const const_view<detail::element_in<X>, 2> a = as_view(x);
     const const_view<detail::element_in<W>, 2> b = as_view(w);
     detail::check_head(a, b, rows);
+    detail::expect_statistics_apart(device, "linear_cross_entropy", "x", x, rows.losses, rows.maximum, rows.sum);
+    detail::expect_statistics_apart(device, "linear_cross_entropy", "w", w, rows.losses, rows.maximum, rows.sum);
     kernel::linear_cross_entropy<Device>::template forward<typename types::compute, typename types::logit>(device, a, b,
                                                                                                            rows);
 }
@@ -148,6 +150,9 @@ void linear_cross_entropy_gradients(Device& device, const X& x, const W& w,
     const char* const name = "linear_cross_entropy backward";
     detail::expect_apart(device, name, "x", x, "dx", dx), detail::expect_apart(device, name, "w", w, "dx", dx);
     detail::expect_apart(device, name, "x", x, "dw", dw), detail::expect_apart(device, name, "w", w, "dw", dw);
+    detail::expect_read_apart(device, name, rows.maximum, rows.sum, gradient, rows.count, "dx", dx);
+    detail::expect_read_apart(device, name, rows.maximum, rows.sum, gradient, rows.count, "dw", dw);
+    detail::expect_apart(device, name, "dx", dx, "dw", dw);
     kernel::linear_cross_entropy<Device>::template backward<typename types::compute, typename types::logit,
                                                             typename types::input_grad, typename types::weight_grad>(
         device, a, b, rows, gradient, kernel::gradient_result<detail::element_in<X>>{as_view(dx)},

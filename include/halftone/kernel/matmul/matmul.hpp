@@ -241,6 +241,9 @@ void batched_matmul(Device& device, const A& a, const B& b, const C& c, const Ep
     static_assert(check_policy<roles>());
     detail::expect_apart(device, "batched_matmul", "a", a, "c", c);
     detail::expect_apart(device, "batched_matmul", "b", b, "c", c);
+    if constexpr (requires { epilogue.operands.first.extent_of(2); })
+        detail::expect_apart_or_same(device, "batched_matmul", "the epilogue's operand", epilogue.operands.first, "c",
+                                     c);
     detail::run_product_each<unscaled_compute<roles>>(device, x, y, z, epilogue);
 }
 template <class Device, class A, class B, class C>

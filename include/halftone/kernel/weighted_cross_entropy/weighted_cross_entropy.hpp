@@ -105,6 +105,12 @@ void weighted_cross_entropy(Device& device, const X& logits, const const_view<st
                                                                  .maximum = as_view(maximum),
                                                                  .sum = as_view(sum),
                                                                  .ignore_index = ignore_index};
+    const char* const name = "weighted_cross_entropy";
+    detail::expect_statistics_apart(device, name, "logits", logits, losses, maximum, sum);
+    detail::expect_statistics_apart(device, name, "row_weights", row_weights, losses, maximum, sum);
+    detail::expect_statistics_apart(device, name, "weight", terms.weight, losses, maximum, sum);
+    detail::expect_apart(device, name, "logits", logits, "row_weights", row_weights);
+    detail::expect_apart(device, name, "weight", terms.weight, "row_weights", row_weights);
     kernel::cross_entropy<Device>::check_targets(device, a.logits.extent_of(1), targets, ignore_index);
     kernel::weighted_cross_entropy<Device>::forward_rows(device, a, terms, as_view(row_weights));
 }
@@ -120,7 +126,10 @@ void weighted_cross_entropy_gradients(Device& device, const X& logits, const con
     using arguments = kernel::cross_entropy_backward<detail::element_in<X>, detail::element_in<D>>;
     static_assert(detail::check_function<P, detail::element_in<X>, detail::element_in<D>>());
     static_assert(detail::check_ranks<2, X, D>() && detail::check_ranks<1, Maximum, Sum, Gradient, Count>());
-    detail::expect_apart_or_same(device, "weighted_cross_entropy backward", "logits", logits, "dlogits", dlogits);
+    const char* const name = "weighted_cross_entropy backward";
+    detail::expect_apart_or_same(device, name, "logits", logits, "dlogits", dlogits);
+    detail::expect_read_apart(device, name, maximum, sum, gradient, count, "dlogits", dlogits);
+    detail::expect_apart(device, name, "weight", terms.weight, "dlogits", dlogits);
     kernel::weighted_cross_entropy<Device>::backward(device,
                                                      arguments{.logits = as_view(logits),
                                                                .targets = targets,

@@ -7,8 +7,13 @@
 ///     [=](auto batch, auto head, auto query, auto key) { return document(batch, query) == document(batch, key); }
 #pragma once
 
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
 #include <halftone/kernel/map/expression/expression.hpp>
 #include <halftone/kernel/map/expression/scalar.hpp>
+#include <halftone/kernel/overlap.hpp>
 #include <halftone/number/in_float.hpp>
 #include <halftone/tensor/tensor.hpp>
 
@@ -59,6 +64,62 @@ struct lookup_table {
             function, make_pack(symbolic::detail::lift(index)...)};
     }
 };
+
+/// Calls f(a lookup_function) for each tensor that an expression reads.
+struct each_lookup {
+    template <class E, class F>
+    static void in(const E&, const F&) {}
+    template <class Op, class A, class F>
+    static void in(const symbolic::unary<Op, A>& e, const F& f) {
+        in(e.operand, f);
+    }
+    template <class Op, class A, class B, class F>
+    static void in(const symbolic::binary<Op, A, B>& e, const F& f) {
+        in(e.left, f), in(e.right, f);
+    }
+    template <class Op, class A, class B, class F>
+    static void in(const symbolic::comparison<Op, A, B>& e, const F& f) {
+        in(e.left, f), in(e.right, f);
+    }
+    template <class Op, class A, class B, class F>
+    static void in(const symbolic::logical<Op, A, B>& e, const F& f) {
+        in(e.left, f), in(e.right, f);
+    }
+    template <class A, class F>
+    static void in(const symbolic::complement<A>& e, const F& f) {
+        in(e.operand, f);
+    }
+    template <class C, class A, class B, class F>
+    static void in(const symbolic::choice<C, A, B>& e, const F& f) {
+        in(e.condition, f), in(e.yes, f), in(e.no, f);
+    }
+    template <class T, int Rank, class... A, class F>
+    static void in(const symbolic::external<lookup_function<T, Rank>, A...>& e, const F& f) {
+        f(e.function);
+        in_operands(e.operands, f, std::index_sequence_for<A...>{});
+    }
+    template <class Function, class... A, class F>
+    static void in(const symbolic::external<Function, A...>& e, const F& f) {
+        in_operands(e.operands, f, std::index_sequence_for<A...>{});
+    }
+
+  private:
+    template <class Operands, class F, std::size_t... Index>
+    static void in_operands(const Operands& operands, const F& f, std::index_sequence<Index...>) {
+        (in(operands.template at<Index>(), f), ...);
+    }
+};
+
+/// Throws shape_error if a tensor that an expression reads is in the memory of what is written, in a call on a device.
+template <class Device, class E, class Written>
+void expect_lookups_apart(Device& device, const char* operation, const E& e, const char* written, const Written& y) {
+    if (device.scratch().is_measuring()) return;
+    each_lookup::in(e, [&]<class T, int Rank>(const lookup_function<T, Rank>& l) {
+        const char* const type = &type_tag<std::remove_const_t<T>>;
+        const named_elements read{"a function's tensor", -1, l.data, sizeof(T), type, Rank, l.extents, l.strides};
+        expect_apart(operation, read, elements_of(written, as_view(y)));
+    });
+}
 
 }  // namespace detail
 

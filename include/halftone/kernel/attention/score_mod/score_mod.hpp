@@ -365,9 +365,12 @@ void attention(Device& device, const Q& q, const K& k, const V& v, const O& o, c
     static_assert(check_policy<roles>());
     using T = typename decltype(as_view(q))::value_type;
     detail::expect_results_apart(device, q, k, v, o, logsumexp);
+    const auto mod =
+        detail::attention_mod_of(options, as_view(q).extent_of(1), as_view(k).extent_of(1), function, more...);
+    detail::expect_lookups_apart(device, "attention", mod.score, "o", o);
+    detail::expect_lookups_apart(device, "attention", mod.score, "logsumexp", logsumexp);
     detail::run_attention<unscaled_compute<roles>>(
-        device, kernel::attention_forward<T>{as_view(q), as_view(k), as_view(v), as_view(o), logsumexp, options},
-        detail::attention_mod_of(options, as_view(q).extent_of(1), as_view(k).extent_of(1), function, more...));
+        device, kernel::attention_forward<T>{as_view(q), as_view(k), as_view(v), as_view(o), logsumexp, options}, mod);
 }
 /// The gradients of the same. Throws shape_error and argument_error.
 template <class P, class Device, class T, class F, class... More>
@@ -377,9 +380,12 @@ void attention_gradients(Device& device, const kernel::attention_backward<T>& vi
     using roles = resolve<P>;
     static_assert(check_policy<roles>());
     detail::expect_results_apart(device, views);
-    detail::run_attention<unscaled_compute<roles>>(
-        device, views,
-        detail::attention_mod_of(views.options, views.q.extent_of(1), views.k.extent_of(1), function, more...));
+    const auto mod =
+        detail::attention_mod_of(views.options, views.q.extent_of(1), views.k.extent_of(1), function, more...);
+    detail::expect_lookups_apart(device, "attention gradients", mod.score, "dq", views.dq);
+    detail::expect_lookups_apart(device, "attention gradients", mod.score, "dk", views.dk);
+    detail::expect_lookups_apart(device, "attention gradients", mod.score, "dv", views.dv);
+    detail::run_attention<unscaled_compute<roles>>(device, views, mod);
 }
 
 namespace detail {
