@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // expect: halftone: an optimizer with moments in 8 bits steps over floats, which do not hold these parameters
+// never: halftone: an optimizer's step with 8-bit state: the kernels of this device are not included
 #include <halftone/optim/adamw.hpp>
 #include <halftone/optim/adamw_8bit.hpp>
 #include <halftone/scale/grad_scaler.hpp>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // expect: halftone: kernels compute with numbers of your own type in float, which does not hold all of this one's
+// never: halftone: the accumulator of this policy (role `accum`) is narrower
 #include <halftone/policy/check.hpp>
 
 namespace ht = halftone;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // expect: halftone: a number type is copied byte by byte, and left as it is in new memory
 // expect-first: halftone: a number type is copied byte by byte, and left as it is in new memory
+// never: halftone: this policy lacks the role
+// never: halftone: this policy keeps numbers in a type that only products read
 #include <halftone/policy/check.hpp>
 
 namespace ht = halftone;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 // expect: halftone: this type has no traits and is thus no number type
 // expect-first: halftone: this type has no traits and is thus no number type
+// never: halftone: this policy lacks the role
+// never: halftone: the accumulator of this policy (role `accum`) is narrower
+// never: used in nested name specifier
 #include <halftone/policy/check.hpp>
 
 namespace ht = halftone;

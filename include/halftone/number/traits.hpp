@@ -156,9 +156,11 @@ consteval bool check_number() {
                   "halftone: this type has no traits and is thus no number type: take float, double or one of the "
                   "library's, or, for a type of your own, specialise ht::number_traits and inherit from ht::ieee_format, as "
                   "number/traits.hpp shows");
-    static_assert(
-        number_traits<T>::name != nullptr && *number_traits<T>::name != 0,
-        "halftone: a number type has a name in its traits, by which files know it: static constexpr const char* name");
+    if constexpr (detail::has_traits<T>) {
+        static_assert(number_traits<T>::name != nullptr && *number_traits<T>::name != 0,
+                      "halftone: a number type has a name in its traits, by which files know it: static constexpr "
+                      "const char* name");
+    }
     return true;
 }
 

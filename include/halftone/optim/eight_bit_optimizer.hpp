@@ -180,20 +180,23 @@ class eight_bit_optimizer : public rule_optimizer<Device, Model, Rule> {
             !wide_number<master>,
             "halftone: an optimizer with moments in 8 bits steps over floats, which do not hold these parameters (role "
             "`param`): take ht::adamw, ht::lion or ht::sgd, whose steps over them are in double");
-        kernel::eight_bit_step_arguments<Rule, master, copy, accumulate> a{
-            .step = base::template arguments_of<Storage, Rule, accumulate, float>(s, base::rule()), .maps = maps_.data()};
-        a.step.factors = factors;
-        base::finish_arguments(a.step, s);
-        a.step.gradient = base::template part_of<accumulate>(
-            reinterpret_cast<std::byte*>(slabs.template group<Storage>(s.group).data()), s.gradient, s.count);
-        for (int which = 0; which < Rule::moments; ++which) {
-            const std::size_t slab = at(which, s.group);
-            a.codes[which] = base::template part_of<std::uint8_t>(codes_[slab].data(), s.state, s.count);
-            a.absmax[which] =
-                base::template part_of<float>(absmax_[slab].data(), s.state / block, ceil_div(s.count, block));
+        if constexpr (!wide_number<master>) {
+            kernel::eight_bit_step_arguments<Rule, master, copy, accumulate> a{
+                .step = base::template arguments_of<Storage, Rule, accumulate, float>(s, base::rule()),
+                .maps = maps_.data()};
+            a.step.factors = factors;
+            base::finish_arguments(a.step, s);
+            a.step.gradient = base::template part_of<accumulate>(
+                reinterpret_cast<std::byte*>(slabs.template group<Storage>(s.group).data()), s.gradient, s.count);
+            for (int which = 0; which < Rule::moments; ++which) {
+                const std::size_t slab = at(which, s.group);
+                a.codes[which] = base::template part_of<std::uint8_t>(codes_[slab].data(), s.state, s.count);
+                a.absmax[which] =
+                    base::template part_of<float>(absmax_[slab].data(), s.state / block, ceil_div(s.count, block));
+            }
+            kernel::eight_bit_step<Device>::template run<Storage::param_rounding, Rule, master, copy, accumulate,
+                                                         Storage::copy_rounding>(base::device(), a);
         }
-        kernel::eight_bit_step<Device>::template run<Storage::param_rounding, Rule, master, copy, accumulate,
-                                                     Storage::copy_rounding>(base::device(), a);
     }
 
     store* parameters_ = nullptr;

@@ -137,10 +137,24 @@ consteval bool check_computable_roles() {
            check_computable<stream_of<R>>();
 }
 
+/// Whether kernels compute with the types of all roles. If not that is told, and nothing that follows from it.
 template <class R>
-struct policy_check {
-    static_assert(check_roles<R>());
-    static_assert(check_computable_roles<R>());
+consteval bool has_computable_types() {
+    if constexpr (precision_policy<R>) {
+        return !(wide_number<typename R::compute> || wide_number<typename R::output> ||
+                 wide_number<typename R::accum> || wide_number<typename R::grad> ||
+                 wide_number<typename R::accumulate> || wide_number<typename R::reduce> ||
+                 wide_number<typename R::state> || wide_number<stream_of<R>>);
+    } else {
+        return false;
+    }
+}
+
+/// What is wrong with roles that kernels compute with.
+template <class R, bool Computable>
+struct policy_check_of_roles {};
+template <class R>
+struct policy_check_of_roles<R, true> {
     static_assert(precise_enough_operands<R>,
                   "halftone: this policy reads activations and weights as ht::float8_e5m2 (role `compute`), whose "
                   "three significant bits are too few for them: take ht::float8_e4m3 there and ht::float8_e5m2 for "
@@ -201,6 +215,13 @@ struct policy_check {
         possible_masters<R>,
         "halftone: this policy splits its masters (ht::with_split_master) and has another `param` than float or "
         "another `compute` than bfloat16: an fp32 master splits into a bf16 copy and its remainder, and no other does");
+};
+
+template <class R>
+struct policy_check {
+    static_assert(check_roles<R>());
+    static_assert(check_computable_roles<R>());
+    static_assert(sizeof(policy_check_of_roles<R, has_computable_types<R>()>) > 0);
 };
 template <policy_marker R>
 struct policy_check<R> {};

@@ -141,6 +141,21 @@ concept policy_marker = std::same_as<P, inherit> || std::same_as<P, as_given>;
 
 namespace detail {
 
+/// Whether the types of all roles that P has are number types: what else is wrong can be told only then.
+template <class P>
+consteval bool has_number_types() {
+    bool all = true;
+    if constexpr (requires { typename P::param; }) all = all && number<typename P::param>;
+    if constexpr (requires { typename P::compute; }) all = all && number<typename P::compute>;
+    if constexpr (requires { typename P::output; }) all = all && number<typename P::output>;
+    if constexpr (requires { typename P::accum; }) all = all && number<typename P::accum>;
+    if constexpr (requires { typename P::grad; }) all = all && number<typename P::grad>;
+    if constexpr (requires { typename P::accumulate; }) all = all && number<typename P::accumulate>;
+    if constexpr (requires { typename P::reduce; }) all = all && number<typename P::reduce>;
+    if constexpr (requires { typename P::state; }) all = all && number<typename P::state>;
+    return all;
+}
+
 /// True, or a compile-time error that says why the type of a role that P has is no number type.
 template <class P>
 consteval bool check_types_of_roles() {
@@ -161,31 +176,32 @@ consteval bool check_types_of_roles() {
 template <class P>
 consteval bool check_roles() {
     static_assert(detail::check_types_of_roles<P>());
-    static_assert(detail::has_param<P>,
+    constexpr bool are_numbers = detail::has_number_types<P>();
+    static_assert(!are_numbers || detail::has_param<P>,
                   "halftone: this policy lacks the role `param`, the number type the optimizer keeps parameters in; "
                   "inherit a preset (struct mine : ht::amp_bf16 {}) and change single roles");
-    static_assert(detail::has_compute<P>,
+    static_assert(!are_numbers || detail::has_compute<P>,
                   "halftone: this policy lacks the role `compute`, the number type of the operands of products; "
                   "inherit a preset (struct mine : ht::amp_bf16 {}) and change single roles");
-    static_assert(detail::has_output<P>,
+    static_assert(!are_numbers || detail::has_output<P>,
                   "halftone: this policy lacks the role `output`, the number type a layer gives to the next; "
                   "inherit a preset (struct mine : ht::amp_bf16 {}) and change single roles");
-    static_assert(detail::has_accum<P>,
+    static_assert(!are_numbers || detail::has_accum<P>,
                   "halftone: this policy lacks the role `accum`, the number type a reduction sums in; "
                   "inherit a preset (struct mine : ht::amp_bf16 {}) and change single roles");
-    static_assert(detail::has_grad<P>,
+    static_assert(!are_numbers || detail::has_grad<P>,
                   "halftone: this policy lacks the role `grad`, the number type backward products read gradients in; "
                   "inherit a preset (struct mine : ht::amp_bf16 {}) and change single roles");
-    static_assert(detail::has_accumulate<P>,
+    static_assert(!are_numbers || detail::has_accumulate<P>,
                   "halftone: this policy lacks the role `accumulate`, the number type of the gradient buffers; "
                   "inherit a preset (struct mine : ht::amp_bf16 {}) and change single roles");
-    static_assert(detail::has_reduce<P>,
+    static_assert(!are_numbers || detail::has_reduce<P>,
                   "halftone: this policy lacks the role `reduce`, the number type gradients travel in; "
                   "inherit a preset (struct mine : ht::amp_bf16 {}) and change single roles");
-    static_assert(detail::has_state<P>,
+    static_assert(!are_numbers || detail::has_state<P>,
                   "halftone: this policy lacks the role `state`, the number type of the optimizer's moments; "
                   "inherit a preset (struct mine : ht::amp_bf16 {}) and change single roles");
-    static_assert(detail::has_param_rounding<P>,
+    static_assert(!are_numbers || detail::has_param_rounding<P>,
                   "halftone: this policy lacks `static constexpr ht::rounding param_rounding`, how an updated "
                   "parameter is rounded; inherit a preset (struct mine : ht::amp_bf16 {})");
     return true;
