@@ -3,6 +3,9 @@
 /// Watched tapes of models with number types of a user's own: where a step overflowed, the exponent counts of its tensors, and
 /// shadow runs.
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
 #include <sstream>
 
 #include <halftone/observe/numerics/html.hpp>
@@ -12,6 +15,31 @@
 #include "support/own_numbers.hpp"
 #include "train/overflow_checks.hpp"
 #include "train/shadow_checks.hpp"
+
+namespace train_own_numbers_watched_tests {
+
+/// Fixed point in 16 bits with a NaN, which numbers beyond the largest, almost 64, become: multiples of 2^-9.
+class fixed16_nan {
+  public:
+    fixed16_nan() = default;
+    explicit fixed16_nan(float x)
+        : code_(std::fabs(x) <= 32767 * 0x1p-9f ? static_cast<std::int16_t>(std::lrint(x * 0x1p9f)) : nan) {}
+    operator float() const {
+        return code_ == nan ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(code_) * 0x1p-9f;
+    }
+
+  private:
+    static constexpr std::int16_t nan = -32768;
+    std::int16_t code_;
+};
+
+}  // namespace train_own_numbers_watched_tests
+
+template <>
+struct halftone::number_traits<train_own_numbers_watched_tests::fixed16_nan> : halftone::fixed_format<6, 9> {
+    static constexpr const char* name = "fixed16_nan";
+    static constexpr bool has_nan = true;
+};
 
 namespace train_own_numbers_watched_tests {
 
@@ -167,6 +195,48 @@ TEST_CASE("own numbers: a shadow run of linear layers with fixed-point operands"
     const auto lost =
         shadow_checks::report_of<fault::none, P>(device, 1, [](auto& model) { shadow_checks::scale_weight(model.mid.weight, 0x1p-14f); });
     CHECK(first_of(lost) == "mid weight mid.weight");
+}
+
+/// Every number of `up` times that of its row, whose gradient is a sum of a row's products.
+template <class P>
+struct gated : ht::nn::model {
+    static constexpr ht::extent rows = 40, width = 128;
+    using policy = P;
+    ht::nn::linear<ht::at<P, "up">> up;
+    ht::nn::linear<ht::at<P, "gate">> gate;
+    ht::nn::linear<ht::at<P, "down">> down;
+    explicit gated(auto& device)
+        : model(device),
+          up(parameters(), width, width, {.deviation = 0.1f}),
+          gate(parameters(), width, 1, {.deviation = 0.1f}),
+          down(parameters(), width, width, {.deviation = 0.1f}) {
+        commit(*this, 3);
+    }
+    auto operator()(auto&& t, const auto& x) const {
+        return down(t, ht::map(
+                           t, [](auto a, auto b) { return a * b; }, up(t, x), gate(t, x)));
+    }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.up, self.gate, self.down); }
+};
+
+TEST_CASE("own numbers: a shadow run counts the steps of sums of gradients in fixed point") {
+    ht::cpu device{{.threads = 1}};
+    using fixed = gated<ht::with_output<ht::full_fp32, fixed16_nan>>;
+    fixed model{device};
+    gated<ht::full_fp32> twin{device};
+    const auto inputs = support::random(3).normals<float>(fixed::rows * fixed::width);
+    const std::vector<float> targets(fixed::rows * fixed::width);
+    const auto report = ht::shadow_run(device, model, twin, [&](auto& tape, const auto& m) {
+        const auto x = tape.to_device(ht::const_view<float, 2>(inputs.data(), {fixed::rows, fixed::width}));
+        return ht::mean_squared_error(tape, m(tape, x),
+                                      ht::const_view<float, 2>(targets.data(), {fixed::rows, fixed::width})) *
+               64;
+    });
+    std::ostringstream table;
+    report.print(table);
+    INFO(table.str());
+    CHECK(shadow_checks::first_of(report) == "");
+    CHECK(report.rows.size() > 8);
 }
 
 }  // namespace train_own_numbers_watched_tests

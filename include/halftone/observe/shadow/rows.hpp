@@ -256,15 +256,18 @@ struct usual_bounds<map_record<Op, Expression, Y, Rank, Inputs...>> {
     }
     /// The gradient of an input that is broadcast is a sum. Where the input is neither one value nor one for each
     /// column, its addends are rounded before (autodiff/op/pointwise.hpp), which weighs as that many more of them in
-    /// float.
+    /// float, and adds its step for each of them.
     template <class Notes>
     static auto backward(Notes& notes, const record& r) {
         const bool in_one_pass = std::apply(
             [&](const auto&... dx) { return (fits_as_it_is(dx.shape(), r.dy.shape()) && ...); }, r.gradients);
         const double unit = std::max({unit_roundoff<float>, unit_roundoff<typename Inputs::value_type>...});
         const double weight = in_one_pass ? 1 : unit / unit_roundoff<float>;
-        return [&notes, all = static_cast<extent>(static_cast<double>(r.dy.shape().size()) * weight)] {
-            notes.expect(1, 16, 0, all);
+        const double step =
+            in_one_pass ? 0 : std::max({0.0, operand_rounding::to<typename Inputs::value_type>().step...});
+        const auto addends = static_cast<double>(r.dy.shape().size());
+        return [&notes, all = static_cast<extent>(addends * weight), steps = addends * step] {
+            notes.expect(1, 16, 0, all, steps);
         };
     }
 };

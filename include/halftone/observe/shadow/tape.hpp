@@ -193,9 +193,9 @@ class shadow_notes final : public tensor_listener {
     void bound_gradient(const absent&, const std::vector<double>&) {}
     /// The bound for an operation without a rule of its own: `roundings` roundings of its results, or of values of
     /// magnitude `unit` if larger, and float sums of `length` terms; a gradient with fewer elements than `summed` is
-    /// also summed over these.
-    void expect(int roundings, extent length, double unit = 0, extent summed = 0) {
-        roundings_ = roundings, length_ = std::max<extent>(length, 1), unit_ = unit, summed_ = summed;
+    /// also summed over these. `steps`: the absolute errors of all that are summed, together.
+    void expect(int roundings, extent length, double unit = 0, extent summed = 0, double steps = 0) {
+        roundings_ = roundings, length_ = std::max<extent>(length, 1), unit_ = unit, summed_ = summed, steps_ = steps;
     }
 
   private:
@@ -211,8 +211,10 @@ class shadow_notes final : public tensor_listener {
         const auto round = rounding_rule::to(s.format, root_mean_square(s.values));
         const double u = std::max(unit_, round.u);
         const auto largest = static_cast<double>(largest_magnitude(s.values));
-        const extent length = length_ + summed_ / std::max<extent>(static_cast<extent>(s.values.size()), 1);
-        const double sums = 2 * shadow_gamma(static_cast<double>(length), unit_roundoff<float>) * largest;
+        const extent count = std::max<extent>(static_cast<extent>(s.values.size()), 1),
+                     length = length_ + summed_ / count;
+        const double sums = 2 * shadow_gamma(static_cast<double>(length), unit_roundoff<float>) * largest +
+                            steps_ / static_cast<double>(count);
         std::vector<double> bound(s.values.size(), sums);
         for (std::size_t i = 0; i < bound.size(); ++i) {
             if (is_finite(s.values[i])) bound[i] += roundings_ * (u * std::fabs(static_cast<double>(s.values[i])) + round.step);
@@ -227,7 +229,7 @@ class shadow_notes final : public tensor_listener {
     const void* first_made_ = nullptr;
     int roundings_ = 1;
     extent length_ = 1, summed_ = 0;
-    double unit_ = 0;
+    double unit_ = 0, steps_ = 0;
 };
 
 /// The bounds of results of a custom operation: rows.hpp.
