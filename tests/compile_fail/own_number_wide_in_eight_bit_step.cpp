@@ -12,9 +12,9 @@ namespace ht = halftone;
 namespace own_number_wide_in_eight_bit_step {
 struct fixed {
     int code;
-    explicit fixed(double);
+    HALFTONE_HD explicit fixed(double);
     fixed() = default;
-    operator double() const;
+    HALFTONE_HD operator double() const;
 };
 }  // namespace own_number_wide_in_eight_bit_step
 template <>

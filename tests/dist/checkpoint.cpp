@@ -168,7 +168,7 @@ void check_all(const Make& make, const std::vector<group>& savers, bool each) {
     const fs::path plain = at.path / "alone" / "checkpoint-3";
     const std::vector<group> loaders{{2, 3}, {1, -1}, {3, 2}, {4, 1}};
     for (std::size_t i = 0; i < savers.size(); ++i) {
-        const auto [ranks, stage] = savers[i];
+        const int ranks = savers[i].first, stage = savers[i].second;
         CAPTURE(ranks);
         CAPTURE(stage);
         const fs::path saved = ranks_train(at, make, ranks, stage, 3);
