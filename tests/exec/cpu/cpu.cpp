@@ -189,9 +189,10 @@ TEST_CASE("cpu: options") {
         if (ht::supports(set)) {
             CHECK(ht::cpu{{.threads = 1, .instruction_set = set}}.instruction_set() == set);
         } else {
-            CHECK_THROWS_WITH_AS((ht::cpu{{.threads = 1, .instruction_set = set}}),
-                                 (std::string("cpu: its instruction set is ") + ht::name(set) + ", which this processor lacks").c_str(),
-                                 ht::argument_error);
+            CHECK_THROWS_WITH_AS(
+                (ht::cpu{{.threads = 1, .instruction_set = set}}),
+                (std::string("cpu: its instruction set is ") + ht::name(set) + ", which this processor lacks").c_str(),
+                ht::argument_error);
         }
     }
 }

@@ -32,8 +32,8 @@ struct stored_numbers {
 };
 
 /// How the tensor with this name is stored in a file with this metadata.
-inline stored_numbers numbers_in(const std::map<std::string, std::string>& metadata, const std::string& tensor, dtype type,
-                                 const std::vector<extent>& shape) {
+inline stored_numbers numbers_in(const std::map<std::string, std::string>& metadata, const std::string& tensor,
+                                 dtype type, const std::vector<extent>& shape) {
     const auto own = metadata.find(number_key(tensor));
     if (own == metadata.end() || type != dtype::u8 || shape.empty()) return {type, shape};
     return {type, shape, own->second};
@@ -63,8 +63,8 @@ inline const value_traits* traits_of(const stored_numbers& n, const own_number_l
     return t != nullptr && t->bytes == n.bytes_of_number() ? t : nullptr;
 }
 /// Numbers as those of another type, each rounded once. Both have traits.
-inline void convert_numbers(const stored_numbers& there, const std::byte* from, const stored_numbers& here, std::byte* to,
-                            std::size_t count, const own_number_list& known) {
+inline void convert_numbers(const stored_numbers& there, const std::byte* from, const stored_numbers& here,
+                            std::byte* to, std::size_t count, const own_number_list& known) {
     if (there.own.empty() && here.own.empty()) return halftone::convert(there.type, from, here.type, to, count);
     if (here.own.empty()) return convert_from(*known.find(there.own), from, here.type, to, count);
     if (there.own.empty()) return convert_to(*known.find(here.own), there.type, from, to, count);

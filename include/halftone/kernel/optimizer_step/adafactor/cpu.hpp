@@ -108,8 +108,7 @@ struct adafactor_step<cpu> {
     template <class Param, class Copy, class G>
     static void measure(cpu& device, const adafactor_arguments<Param, Copy, G>& a, const adafactor_tiles& tiles,
                         two_sums* found) {
-        const auto body =
-            device.select(HALFTONE_EACH_SET(adafactor_measure<Param, Copy, G>));
+        const auto body = device.select(HALFTONE_EACH_SET(adafactor_measure<Param, Copy, G>));
         for_each_tile(device, tiles, [&](extent y, extent x) {
             two_sums here{};
             for (extent i = 0; i < tiles.rows_of(y); ++i) {

@@ -55,12 +55,14 @@ void adafactor_measure(const kernel::optimizer_step_arguments<kernel::adafactor_
     const G* const g = run.gradient;
     four_vectors updates = broadcast_four(0.0f), parameters = broadcast_four(0.0f);
     const f32 share = splat(row), floor = splat(a.rule.least_variance());
-    for_vectors_unrolled(run.count, [&](extent j, int k, auto n) __attribute__((always_inline)) {
-        const f32 v = apply(reader, load(g + j, n)), w = load_master(master + j, copy == nullptr ? copy : copy + j, n);
-        const f32 variance = adafactor_variance<f32>(share, load(columns + j, n), floor);
-        updates.v[k] = updates.v[k] + v * v / variance;
-        parameters.v[k] = fma(w, w, parameters.v[k]);
-    });
+    for_vectors_unrolled(
+        run.count, [&](extent j, int k, auto n) __attribute__((always_inline)) {
+            const f32 v = apply(reader, load(g + j, n)),
+                      w = load_master(master + j, copy == nullptr ? copy : copy + j, n);
+            const f32 variance = adafactor_variance<f32>(share, load(columns + j, n), floor);
+            updates.v[k] = updates.v[k] + v * v / variance;
+            parameters.v[k] = fma(w, w, parameters.v[k]);
+        });
     *of_updates = sum(updates), *of_parameters = sum(parameters);
 }
 
