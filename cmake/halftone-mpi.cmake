@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Defines halftone::mpi if an MPI is found: for programs that include <halftone/dist/mpi.hpp>. The build tree and the installed
+# Defines halftone::mpi if an MPI is found: for programs that include <halftone/ranks/mpi.hpp>. The build tree and the installed
 # package both read this file, each only if it is asked to.
 
 if(NOT TARGET halftone::mpi)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Defines halftone::nccl if halftone::cuda is there and NCCL is found: for programs that include <halftone/dist/nccl.cuh>. The
+# Defines halftone::nccl if halftone::cuda is there and NCCL is found: for programs that include <halftone/ranks/nccl.cuh>. The
 # build tree and the installed package both read this file, each only if it is asked to. NCCL_ROOT names its folder, as that
 # of PyPI's nvidia-nccl-cu13 (nvidia/nccl).
 

@@ -9,9 +9,9 @@
 #include <cstdio>
 #include <vector>
 
-#include <halftone/dist/reduce.hpp>
-#include <halftone/dist/threads.hpp>
 #include <halftone/number.hpp>
+#include <halftone/ranks/reduce.hpp>
+#include <halftone/ranks/threads.hpp>
 
 namespace ht = halftone;
 

@@ -11,9 +11,9 @@
 #include <cstring>
 #include <vector>
 
-#include <halftone/dist/counted.hpp>
-#include <halftone/dist/reduce.hpp>
-#include <halftone/dist/threads.hpp>
+#include <halftone/ranks/counted.hpp>
+#include <halftone/ranks/reduce.hpp>
+#include <halftone/ranks/threads.hpp>
 
 namespace ht = halftone;
 

@@ -14,8 +14,8 @@
 
 #include <halftone/amp.hpp>
 #include <halftone/data/batches.hpp>
-#include <halftone/dist/threads.hpp>
 #include <halftone/optim/own_optimizer.hpp>
+#include <halftone/ranks/threads.hpp>
 #include <halftone/train/ranks.hpp>
 #include <halftone/train/trainer.hpp>
 

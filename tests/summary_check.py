@@ -27,14 +27,14 @@ skipped: this processor lacks amx
 last</system-out></testcase>
   <testcase name="ptx" time="0" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/><system-out>skipped: there is no nvcc\x1b
 </system-out></testcase>
-  <testcase name="dist.amx" time="0" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/><system-out>skipped: this processor lacks amx
+  <testcase name="ranks.amx" time="0" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/><system-out>skipped: this processor lacks amx
 </system-out></testcase>
   <testcase name="mute" time="0" status="notrun"><skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/><system-out></system-out></testcase>
   <testcase name="off" time="0" status="disabled"><system-out>Disabled</system-out></testcase>
 </testsuite>
 """
 EXPECTED = ("2 passed, 3 failed, 7 not checked: the bits of the CPU in part (this processor lacks avx2); a page in part (there is no nvcc); "
-            "nn.amx, dist.amx (this processor lacks amx); ptx (there is no nvcc?); mute (it does not say why); off (disabled)")
+            "nn.amx, ranks.amx (this processor lacks amx); ptx (there is no nvcc?); mute (it does not say why); off (disabled)")
 
 
 def main():

@@ -31,8 +31,8 @@
 #include <utility>
 #include <vector>
 
-#include <halftone/dist/zero.hpp>
 #include <halftone/memory/store_run.hpp>
+#include <halftone/ranks/zero.hpp>
 
 #include "training.hpp"
 

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <optional>
 
-#include <halftone/dist/listened.hpp>
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/exec/cpu/processors.hpp>
+#include <halftone/ranks/listened.hpp>
 
 #include "device_runs.hpp"
 

@@ -5,8 +5,8 @@
 
 #include <memory>
 
-#include <halftone/dist/planned.hpp>
 #include <halftone/observe/memory/history.hpp>
+#include <halftone/ranks/planned.hpp>
 
 #include "../seeing.hpp"
 #include "run.hpp"

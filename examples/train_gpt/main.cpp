@@ -10,11 +10,11 @@
 #include <chrono>
 #include <iostream>
 
-#include <halftone/dist/reduce.hpp>
-#include <halftone/dist/threads.hpp>
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/observe/profile/peaks.hpp>
 #include <halftone/observe/profile/peaks_file.hpp>
+#include <halftone/ranks/reduce.hpp>
+#include <halftone/ranks/threads.hpp>
 
 #include "../seeing.hpp"
 #include "../signals.hpp"

@@ -5,7 +5,7 @@
 
 #if defined(TRAIN_GPT_MPI)
 
-#include <halftone/dist/mpi.hpp>
+#include <halftone/ranks/mpi.hpp>
 
 process_number number_of_process() {
     // Set by Open MPI, and by MPICH and those that descend from it.

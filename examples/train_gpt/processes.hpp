@@ -6,7 +6,7 @@
 #include <chrono>
 #include <memory>
 
-#include <halftone/dist/communicator.hpp>
+#include <halftone/ranks/communicator.hpp>
 
 /// A process's number, and how many there are.
 struct process_number {

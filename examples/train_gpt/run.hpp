@@ -10,11 +10,11 @@
 #include <vector>
 
 #include <halftone/data/tokens.hpp>
-#include <halftone/dist/counted.hpp>
 #include <halftone/exec/ranges.hpp>
 #include <halftone/observe/memory/plan.hpp>
 #include <halftone/policy/presets.hpp>
 #include <halftone/policy/table.hpp>
+#include <halftone/ranks/counted.hpp>
 #include <halftone/train/callback.hpp>
 #include <halftone/train/memory_budget.hpp>
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // expect: a table with a sparse gradient (ht::nn::sparse_embedding), whose rows are not the same ones on all ranks
-#include <halftone/dist/data_parallel.hpp>
 #include <halftone/kernel.hpp>
 #include <halftone/nn/embedding.hpp>
 #include <halftone/nn/model.hpp>
 #include <halftone/nn/sparse_embedding.hpp>
+#include <halftone/ranks/data_parallel.hpp>
 
 namespace ht = halftone;
 

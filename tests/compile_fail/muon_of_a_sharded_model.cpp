@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // expect: this optimizer's steps need whole matrices, and each rank has a range of a sharded model's
-#include <halftone/dist/shard.hpp>
 #include <halftone/kernel.hpp>
 #include <halftone/nn/linear.hpp>
 #include <halftone/nn/model.hpp>
 #include <halftone/optim/adamw.hpp>
 #include <halftone/optim/muon.hpp>
+#include <halftone/ranks/shard.hpp>
 
 namespace ht = halftone;
 

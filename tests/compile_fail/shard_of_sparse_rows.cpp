@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // expect: shard: this model has a table with a sparse gradient (ht::nn::sparse_embedding), whose rows are not the same ones
-#include <halftone/dist/shard.hpp>
 #include <halftone/kernel.hpp>
 #include <halftone/nn/embedding.hpp>
 #include <halftone/nn/model.hpp>
 #include <halftone/nn/sparse_embedding.hpp>
+#include <halftone/ranks/shard.hpp>
 
 namespace ht = halftone;
 

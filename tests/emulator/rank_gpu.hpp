@@ -22,8 +22,8 @@
 
 #include <emulator/device.hpp>
 
-#include <halftone/dist/call.hpp>
-#include <halftone/dist/communicator.hpp>
+#include <halftone/ranks/call.hpp>
+#include <halftone/ranks/communicator.hpp>
 
 namespace rank_gpu {
 
@@ -228,7 +228,7 @@ class communicator final : public ht::communicator {
     std::vector<std::shared_ptr<call>> under_way_, arriving_, left_;
 };
 
-/// What a rank computes on, and by what its bytes travel; as tests/dist/rank_loop.hpp takes it.
+/// What a rank computes on, and by what its bytes travel; as tests/ranks/rank_loop.hpp takes it.
 struct machine {
     using device_type = rank_gpu::device;
     struct options {

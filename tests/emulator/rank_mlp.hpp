@@ -14,7 +14,7 @@
 #include <halftone/amp.hpp>
 #include <halftone/kernel/device.hpp>
 
-#include "dist/parallel_mlp.hpp"
+#include "ranks/parallel_mlp.hpp"
 
 namespace rank_gpu {
 

@@ -11,9 +11,9 @@
 #include <doctest/doctest.h>
 #include <emulator/rank_gpu.hpp>
 
-#include <halftone/dist/reduce.hpp>
-#include <halftone/dist/threads.hpp>
 #include <halftone/kernel/device.hpp>
+#include <halftone/ranks/reduce.hpp>
+#include <halftone/ranks/threads.hpp>
 
 namespace emulator_rank_sums_tests {
 

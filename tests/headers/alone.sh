@@ -22,7 +22,7 @@ command -v "$CXX" >/dev/null 2>&1 || { echo "skipped: there is no $CXX"; exit 77
 
 flags="-std=c++20 -Wall -Wextra -Wpedantic -Werror"
 # One header needs MPI, whose folder its compiler tells.
-without=halftone/dist/mpi.hpp
+without=halftone/ranks/mpi.hpp
 if command -v mpicxx >/dev/null 2>&1 && mpicxx --showme:incdirs >/dev/null 2>&1; then
     for folder in $(mpicxx --showme:incdirs); do flags+=" -isystem $folder"; done
     without=none

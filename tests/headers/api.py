@@ -35,7 +35,7 @@ TOPICS = (
     ('Data', ('data', 'io')),
     ('Watching a run', ('observe',)),
     ('Training', ('train',)),
-    ('Several ranks', ('dist',)),
+    ('Several ranks', ('ranks',)),
     ('Definitions in double', ('reference',)),
 )
 Tag = collections.namedtuple('Tag', 'name file kind line scope scope_kind access')

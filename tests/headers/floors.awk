@@ -2,7 +2,7 @@
 # Reads all headers, with names relative to include/, and prints each violation of the rules in floors.sh.
 
 BEGIN {
-    split("number policy memory tensor exec kernel autodiff nn scale optim compiled data io observe dist train", names, " ")
+    split("number policy memory tensor exec kernel autodiff nn scale optim compiled data io observe ranks train", names, " ")
     split("1      2      3      3      4    5      6        7  8     8     8        9    9  9       9    10", numbers, " ")
     for (i in names) floor_of[names[i]] = numbers[i]
 }

@@ -15,8 +15,8 @@ trap 'rm -rf "$work"' EXIT
 
 # The entries, all headers of CUDA, and those of ranks: two that give one name to different things meet here alone.
 # (MPI's and NCCL's need those libraries.)
-(cd "$root/include" && find halftone -name "*.cuh" -o -path "halftone/dist/*.hpp" -o -path "halftone/*.hpp" ! -path "halftone/*/*" | LC_ALL=C sort |
-    grep -v "dist/mpi.hpp\|dist/nccl.cuh\|\.simd\.hpp" | sed "s/.*/#include <&>/") >"$work/step.cu"
+(cd "$root/include" && find halftone -name "*.cuh" -o -path "halftone/ranks/*.hpp" -o -path "halftone/*.hpp" ! -path "halftone/*/*" | LC_ALL=C sort |
+    grep -v "ranks/mpi.hpp\|ranks/nccl.cuh\|\.simd\.hpp" | sed "s/.*/#include <&>/") >"$work/step.cu"
 cat >>"$work/step.cu" <<'PROGRAM'
 #include <cstdint>
 #include <span>

@@ -25,11 +25,11 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/dist/checkpoint.hpp>
-#include <halftone/dist/threads.hpp>
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/io/checkpoint.hpp>
 #include <halftone/policy.hpp>
+#include <halftone/ranks/checkpoint.hpp>
+#include <halftone/ranks/threads.hpp>
 
 namespace io_crash_tests {
 

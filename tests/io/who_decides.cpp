@@ -10,8 +10,8 @@
 #include <doctest/doctest.h>
 
 #include <halftone/data/data_loader.hpp>
-#include <halftone/dist/checkpoint.hpp>
-#include <halftone/dist/threads.hpp>
+#include <halftone/ranks/checkpoint.hpp>
+#include <halftone/ranks/threads.hpp>
 #include <halftone/train/checkpoints.hpp>
 #include <halftone/train/trainer.hpp>
 

@@ -10,13 +10,13 @@
 
 #include <nlohmann/json.hpp>
 
-#include <halftone/dist/listened.hpp>
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/observe/profile/peaks_file.hpp>
 #include <halftone/observe/profile/speed_of_light.hpp>
 #include <halftone/observe/trace/chrome.hpp>
 #include <halftone/observe/trace/listeners.hpp>
 #include <halftone/observe/trace/workers.hpp>
+#include <halftone/ranks/listened.hpp>
 
 #include "observe/trace_checks.hpp"
 #include "support/temporary_folder.hpp"

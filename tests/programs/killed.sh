@@ -5,7 +5,7 @@
 #
 #     tests/programs/killed.sh [--times N] [PROGRAM]      N moments of each phase, 6 if not given; SEED chooses them
 #
-# PROGRAM has the test of tests/dist/killed.cpp; without one it is compiled.
+# PROGRAM has the test of tests/ranks/killed.cpp; without one it is compiled.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 work=$(mktemp -d)
@@ -18,7 +18,7 @@ fi
 program=${1:-}
 if [[ -z $program ]]; then
     program=$work/program
-    "${CXX:-c++}" -std=c++20 -O0 -I "$root/include" -I "$root/tests" "$root/tests/dist/killed.cpp" "$root/tests/main.cpp" -o "$program" -pthread || exit 1
+    "${CXX:-c++}" -std=c++20 -O0 -I "$root/include" -I "$root/tests" "$root/tests/ranks/killed.cpp" "$root/tests/main.cpp" -o "$program" -pthread || exit 1
 fi
 seed=${SEED:-$RANDOM}
 RANDOM=$seed

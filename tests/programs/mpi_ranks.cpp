@@ -21,9 +21,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <halftone/dist/mpi.hpp>
-#include <halftone/dist/reduce.hpp>
-#include <halftone/dist/threads.hpp>
+#include <halftone/ranks/mpi.hpp>
+#include <halftone/ranks/reduce.hpp>
+#include <halftone/ranks/threads.hpp>
 
 namespace ht = halftone;
 

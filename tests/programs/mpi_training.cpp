@@ -27,8 +27,8 @@
 #include <thread>
 #include <vector>
 
-#include <halftone/dist/listened.hpp>
-#include <halftone/dist/mpi.hpp>
+#include <halftone/ranks/listened.hpp>
+#include <halftone/ranks/mpi.hpp>
 #include <halftone/train/checkpoints_of_ranks.hpp>
 #include <halftone/train/ranks.hpp>
 #include <halftone/train/sharded_ranks.hpp>

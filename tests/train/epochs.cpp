@@ -15,7 +15,7 @@
 #include <halftone/data/data_loader.hpp>
 #include <halftone/data/labelled_batches.hpp>
 #include <halftone/data/length_buckets.hpp>
-#include <halftone/dist/threads.hpp>
+#include <halftone/ranks/threads.hpp>
 #include <halftone/train/checkpoints.hpp>
 #include <halftone/train/ranks.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// What follows the gradients of an accumulator while backward passes compute them, such as the ranks of a run, which
-/// exchange a gradient as soon as it is complete (dist/gradient_progress.hpp).
+/// exchange a gradient as soon as it is complete (ranks/gradient_progress.hpp).
 ///
 ///     acc.receive(loss)        -> begin_pass(3, ...)       // the third micro-batch of a window
 ///     slabs.claim(entry)       -> claim(0, entry)          // an operation is about to write this gradient, or to add to it

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// What a store, accumulators, gradients, optimizers and lists of layers ask of the object that divides a store among
-/// ranks: ht::shard (dist/shard.hpp), the only one that implements it. A program with one rank has none and includes
-/// nothing of dist/.
+/// ranks: ht::shard (ranks/shard.hpp), the only one that implements it. A program with one rank has none and includes
+/// nothing of ranks/.
 #pragma once
 
 #include <cstddef>

@@ -153,7 +153,7 @@ class store final : public detail::capture_dependency {
     /// A number that changes whenever the layout of the gradient slabs does.
     unsigned layout() const { return layout_; }
 
-    // ---- a store that is divided among ranks (dist/shard.hpp)
+    // ---- a store that is divided among ranks (ranks/shard.hpp)
 
     /// Divides the slabs among ranks, and keeps what this rank holds. `sharding` is called from then on. Throws
     /// state_error before commit, and for a store that is divided already.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The layout of a store whose slabs are divided among ranks (dist/shard.hpp): runs of parameters that are side by side
+/// The layout of a store whose slabs are divided among ranks (ranks/shard.hpp): runs of parameters that are side by side
 /// in all slabs of their group, each divided into as many pieces of equal length as there are ranks.
 ///
 /// Parameters of a run belong to one group and one unit. Each begins at a multiple of 256 elements, and so does each

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// A sum of non-negative doubles that is exact until it is read: its bits do not depend on the order of the terms, nor on
-/// how they are divided among ranks. For the norm of gradients, which all strategies (dist/zero.hpp) compute alike.
+/// how they are divided among ranks. For the norm of gradients, which all strategies (ranks/zero.hpp) compute alike.
 ///
 ///     detail::exact_sum sum;
 ///     sum.add(0.1), sum.add(1e300);

@@ -188,7 +188,7 @@ class outlier_guard {
                                                        loss.share.on_device()});
     }
 
-    /// The losses of the current step, which several ranks add up (dist/data_parallel.hpp). On a GPU it
+    /// The losses of the current step, which several ranks add up (ranks/data_parallel.hpp). On a GPU it
     /// waits for the device.
     step_losses step() const {
         const detail::guard_record r = record_.read();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Saves and resumes a run of trainers that train together, as train/checkpoints.hpp does that of one, for data parallel ones
-/// and those of a divided model (dist/shard.hpp):
+/// and those of a divided model (ranks/shard.hpp):
 ///
 ///     ht::shard sharded{device, model, comm, ht::zero3{"h.*"}};
 ///     ht::trainer trainer{device, model, {..., .output_dir = "run", .save_steps = 100, .resume_from_checkpoint = "newest"}};
@@ -10,7 +10,7 @@
 ///     trainer.train(data);
 ///
 /// All ranks do this, with the same arguments and a folder that they share. Each writes what it holds, or an equal share of
-/// what all hold, before the next step begins (dist/checkpoint.hpp). What is saved on some ranks is resumed on any number, under
+/// what all hold, before the next step begins (ranks/checkpoint.hpp). What is saved on some ranks is resumed on any number, under
 /// any strategy, with the same bits of parameters and moments, also by a trainer alone; on as many ranks, the losses that
 /// follow have the same bits, too.
 ///
@@ -26,7 +26,7 @@
 #include <type_traits>
 #include <utility>
 
-#include <halftone/dist/checkpoint.hpp>
+#include <halftone/ranks/checkpoint.hpp>
 #include <halftone/train/checkpoints.hpp>
 
 namespace halftone {

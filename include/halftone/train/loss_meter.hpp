@@ -120,7 +120,7 @@ class loss_meter {
     }
     /// Adds a loss with its share of the batch of several ranks.
     void add(const rank_loss<shared_loss<variable<float, 0>>>& loss) { add(loss.loss); }
-    /// The losses of the current step, which several ranks add up (dist/data_parallel.hpp). On a GPU it
+    /// The losses of the current step, which several ranks add up (ranks/data_parallel.hpp). On a GPU it
     /// waits for the device.
     step_losses step() const {
         const detail::loss_record r = record_.read();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Trainers of several ranks that train one model together (dist/data_parallel.hpp).
+/// Trainers of several ranks that train one model together (ranks/data_parallel.hpp).
 ///
-///     ht::run_ranks(4, [&](ht::communicator& comm) {             // dist/threads.hpp; or processes, dist/mpi.hpp
+///     ht::run_ranks(4, [&](ht::communicator& comm) {             // ranks/threads.hpp; or processes, ranks/mpi.hpp
 ///         ht::cpu device{{.threads = 1}};
 ///         ...                                                    // a model, data and a trainer, as for one rank
 ///         ht::join(trainer, comm);
@@ -13,7 +13,7 @@
 #include <memory>
 #include <utility>
 
-#include <halftone/dist/data_parallel.hpp>
+#include <halftone/ranks/data_parallel.hpp>
 #include <halftone/train/trainer.hpp>
 
 namespace halftone {

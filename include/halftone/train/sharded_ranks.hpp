@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Trainers of several ranks, of a model that is divided among them (dist/shard.hpp).
+/// Trainers of several ranks, of a model that is divided among them (ranks/shard.hpp).
 ///
 ///     ht::shard sharded{device, model, comm, ht::zero3{"h.*"}, {.micro_batches = 4}};      // before the trainer
 ///     ht::trainer trainer{device, model, {.gradient_accumulation_steps = 4}};
@@ -10,7 +10,7 @@
 
 #include <memory>
 
-#include <halftone/dist/shard.hpp>
+#include <halftone/ranks/shard.hpp>
 #include <halftone/train/ranks.hpp>
 
 namespace halftone {

@@ -13,9 +13,9 @@
 #include <halftone/kernel.cuh>
 
 #if __has_include(<nccl.h>)
-#include <halftone/dist/nccl.cuh>
-#include <halftone/dist/reduce.hpp>
-#include <halftone/dist/threads.hpp>
+#include <halftone/ranks/nccl.cuh>
+#include <halftone/ranks/reduce.hpp>
+#include <halftone/ranks/threads.hpp>
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include <doctest/doctest.h>
 #include <emulator/rank_mlp.hpp>
 
-#include "dist/whole_numbers.hpp"
+#include "ranks/whole_numbers.hpp"
 
 namespace emulator_models_ranks_tests {
 

@@ -9,7 +9,7 @@
 
 #include <halftone/kernel/device.hpp>
 
-#include "dist/shard_gpt.hpp"
+#include "ranks/shard_gpt.hpp"
 
 namespace emulator_models_ranks_gpt_tests {
 

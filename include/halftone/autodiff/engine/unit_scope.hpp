@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The part of a pass in which a list calls a layer that is a unit of a sharded model (dist/shard.hpp): the unit's
+/// The part of a pass in which a list calls a layer that is a unit of a sharded model (ranks/shard.hpp): the unit's
 /// parameters are gathered when it begins, and given up when it ends.
 ///
 ///     detail::unit_scope unit(ctx.root(), store, first_entry);    // the layer's first parameter
