@@ -8,7 +8,7 @@
 #include <system_error>
 
 #include <halftone/exec/cpu/isa.hpp>
-#include <halftone/io/gpt2.hpp>
+#include <halftone/io/pretrained/gpt2.hpp>
 #include <halftone/observe/metrics/machine.hpp>
 #include <halftone/observe/profile/peaks_file.hpp>
 

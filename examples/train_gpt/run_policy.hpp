@@ -11,7 +11,7 @@
 
 #include <halftone/amp.hpp>
 #include <halftone/data/batches.hpp>
-#include <halftone/io/gpt2.hpp>
+#include <halftone/io/pretrained/gpt2.hpp>
 #include <halftone/train/checkpoints_of_ranks.hpp>
 #include <halftone/train/ranks.hpp>
 #include <halftone/train/sharded_ranks.hpp>
@@ -189,7 +189,7 @@ run_result run(Device& device, const options& o, const ht::token_view& corpus, c
                                .logits = o.keeps_logits ? ht::keep_logits::where_small : ht::keep_logits::never,
                                .checkpointing = static_cast<int>(o.checkpointing)},
                               o.seed};
-    if (!o.init.empty() && !around.is_plan && !around.chooses_budget) ht::load_gpt2(model, o.init);
+    if (!o.init.empty() && !around.is_plan && !around.chooses_budget) ht::load_pretrained(model, o.init);
     if (o.recomputed_blocks != 0) model.checkpoint_where([&o](int block) { return block < o.recomputed_blocks; });
     return train_model(device, model, o, corpus, around);
 }

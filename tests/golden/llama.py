@@ -2,17 +2,25 @@
 # SPDX-License-Identifier: MIT
 """Writes llama.txt: logits, loss and gradients of small random models of transformers, on the CPU.
 
-    python3 tests/golden/llama.py             # needs PyPI's torch and transformers; those committed are of 2.15 and 5
+    python3 tests/golden/llama.py                  # needs PyPI's torch and transformers; those committed are of 2.15 and 5
+    python3 tests/golden/llama.py --folders        # writes llama_folders/, the same models as transformers saves them
+    python3 tests/golden/llama.py --compare FOLDER # whether transformers reads from FOLDER/NAME what it has in llama_folders/NAME;
+                                                   # tests/io/llama.cpp writes such folders to $HALFTONE_SAVED_LLAMAS/like and /new
 
 Weights and tokens come from a generator that the test runs, too, so that they need not be stored. They are in halftone's order:
 q_proj, k_proj and v_proj are one matrix, gate_proj and up_proj another. Gradients are in float32, of the first batch; each is
 preceded by the error of PyTorch's autocast to bfloat16: the norm of the difference over the norm, of the logits and of each gradient, the
 root mean square over 16 batches, over which the test takes halftone's, too.
 """
+import pathlib
+import sys
+
 import torch
 import transformers
 
 from golden_model import generator, mean_square, numbers, off, write
+
+FOLDERS = pathlib.Path(__file__).parent / "llama_folders"
 
 COMMON = dict(
     vocab_size=32, hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
@@ -67,7 +75,8 @@ def step(model, tokens, targets, low):
     return logits.detach().float(), loss.item()
 
 
-def run(name):
+def made(name):
+    """The model, its groups of parameters and the generator after it has made these."""
     make_config, make_model, options, rope = CASES[name]
     try:
         config = make_config(**COMMON, **options, rope_parameters=rope)
@@ -80,6 +89,12 @@ def run(name):
         for parameters, scale, mean in all_groups:
             for p in parameters:
                 p.copy_(values.numbers(p.shape, scale, mean))
+    return model, all_groups, values
+
+
+def run(name):
+    model, all_groups, values = made(name)
+    config = model.config
     draws = []
     for _ in range(DRAWS):
         tokens = torch.tensor([values.next() % config.vocab_size for _ in range(BATCH * TIME)]).reshape(BATCH, TIME)
@@ -99,5 +114,34 @@ def run(name):
         yield f"gradient {mean_square([off(low[2][i], exact[2][i]) for exact, low in draws]):.6g} " + numbers(g)
 
 
+def save_folders():
+    for name in CASES:
+        # One of them in several files, as large models are.
+        made(name)[0].save_pretrained(FOLDERS / name, max_shard_size="12KB" if name == "llama" else "1GB")
+
+
+def compare(folder):
+    """Tensors and configurations: equal but for what describes the writer."""
+    for name in CASES:
+        ours, theirs = (transformers.AutoModelForCausalLM.from_pretrained(f / name, dtype="auto") for f in (folder, FOLDERS))
+        ours_of, theirs_of = ours.state_dict(), theirs.state_dict()
+        is_same = type(ours) is type(theirs)
+        # A Mistral that is saved like no folder is a Llama: its window is for the calls.
+        assert is_same or (name == "mistral" and type(ours) is transformers.LlamaForCausalLM), (name, type(ours))
+        assert ours_of.keys() == theirs_of.keys(), (name, ours_of.keys() ^ theirs_of.keys())
+        for key, value in theirs_of.items():
+            assert torch.equal(ours_of[key], value), (name, key)
+        tokens = torch.arange(2 * TIME).reshape(2, TIME) % 32
+        assert not is_same or torch.equal(ours(tokens).logits, theirs(tokens).logits), name
+        different = {k for k, v in theirs.config.to_dict().items() if ours.config.to_dict().get(k) != v}
+        different -= {"_name_or_path"}
+        print(name, "equal;", "of the configuration differ:", ", ".join(sorted(different)) or "none")
+
+
 if __name__ == "__main__":
-    write("llama", [line for case in CASES for line in run(case)])
+    if sys.argv[1:] == ["--folders"]:
+        save_folders()
+    elif len(sys.argv) == 3 and sys.argv[1] == "--compare":
+        compare(pathlib.Path(sys.argv[2]))
+    else:
+        write("llama", [line for case in CASES for line in run(case)])

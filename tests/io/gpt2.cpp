@@ -9,7 +9,7 @@
 #include <iterator>
 
 #include <halftone/amp.hpp>
-#include <halftone/io/gpt2.hpp>
+#include <halftone/io/pretrained/gpt2.hpp>
 #include <halftone/tensor/host_tensor.hpp>
 
 #include "nn/golden_model.hpp"
@@ -42,7 +42,7 @@ void is_as_transformers_has_it() {
     const golden_case golden = read_cases("gpt2.txt").at(0);
     ht::cpu device{{.threads = 2}};
     ht::nn::gpt<P> model{device, ht::read_gpt2_config(golden_folder)};
-    ht::load_gpt2(model, golden_folder);
+    ht::load_pretrained(model, golden_folder);
     const batch b;
     ht::inference eval{device};
     const auto logits = model.logits(eval, b.tokens);
@@ -78,8 +78,8 @@ TEST_CASE("gpt2: the tensors of a saved folder are those that it was loaded from
     const support::temporary_folder folder;
     ht::cpu device{{.threads = 1}};
     ht::nn::gpt<ht::amp_bf16> model{device, ht::read_gpt2_config(golden_folder / "config.json")};
-    ht::load_gpt2(model, golden_folder);
-    ht::save_gpt2(model, folder.path());
+    ht::load_pretrained(model, golden_folder);
+    ht::save_pretrained(model, folder.path());
     const ht::tensor_files saved(folder.path()), first(golden_folder);
     REQUIRE(saved.tensors().size() == first.tensors().size());
     for (const ht::tensor_info& t : first.tensors()) {
@@ -98,9 +98,9 @@ TEST_CASE("gpt2: the tensors of a saved folder are those that it was loaded from
     CHECK(c.heads == 4);
     CHECK(c.width == 16);
     // Half the bytes, and back.
-    ht::save_gpt2(model, folder.path(), ht::dtype::bf16);
+    ht::save_pretrained(model, folder.path(), ht::dtype::bf16);
     ht::nn::gpt<ht::amp_bf16> again{device, c};
-    ht::load_gpt2(again, folder.path());
+    ht::load_pretrained(again, folder.path());
     const float exact = support::read_masters(model.parameters(), 4).at(5);
     CHECK(support::read_masters(again.parameters(), 4).at(5) == static_cast<float>(ht::bfloat16(exact)));
 }
@@ -163,7 +163,7 @@ TEST_CASE("gpt2: files without a prefix, with constants and with the head's copy
     ht::cpu device{{.threads = 1}};
     const ht::nn::gpt_config c = ht::read_gpt2_config(golden_folder);
     ht::nn::gpt<ht::full_fp32> one{device, c};
-    ht::load_gpt2(one, golden_folder);
+    ht::load_pretrained(one, golden_folder);
     changed_tensors t;
     t["h.0.attn.bias"] = {"h.0.attn.bias", {1, 1, 16, 16}, causal_mask(16)};
     t["h.0.attn.masked_bias"] = {"h.0.attn.masked_bias", {}, {-1e4f}, ht::dtype::bf16};
@@ -171,7 +171,7 @@ TEST_CASE("gpt2: files without a prefix, with constants and with the head's copy
     const auto is_read = [&] {
         t.write(file);
         ht::nn::gpt<ht::full_fp32> two{device, c};
-        ht::load_gpt2(two, file);
+        ht::load_pretrained(two, file);
         for (std::size_t i = 0; i < one.parameters().entries().size(); ++i)
             CHECK(support::read_masters(one.parameters(), i) == support::read_masters(two.parameters(), i));
     };
@@ -189,7 +189,7 @@ TEST_CASE("gpt2: a head that was trained apart, and a mask that is not causal, a
     const auto said_of = [&](const changed_tensors& t) {
         t.write(file);
         const auto before = support::read_masters(model.parameters(), 0);
-        const std::string said = message_of([&] { ht::load_gpt2(model, file); });
+        const std::string said = message_of([&] { ht::load_pretrained(model, file); });
         if (said != "no error") CHECK(support::read_masters(model.parameters(), 0) == before);
         return said;
     };
@@ -243,7 +243,7 @@ TEST_CASE(
     c.dropout = 0.25f;
     ht::nn::gpt<ht::amp_bf16> model{device, c};
     const auto saved = [&] { return nlohmann::json::parse(text_of(folder.path() / "config.json")); };
-    ht::save_gpt2(model, folder.path());
+    ht::save_pretrained(model, folder.path());
     // An absent key would have transformers' default, 50256.
     for (const char* const id : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
         CHECK(saved().contains(id));
@@ -267,24 +267,24 @@ TEST_CASE(
     c.dropout = 0;
     ht::nn::gpt<ht::amp_bf16> plain{device, c};
     for (const auto& like : {other.path(), config}) {
-        ht::save_gpt2(plain, folder.path(), {.like = like});
+        ht::save_pretrained(plain, folder.path(), {.like = like});
         CHECK(saved() == expected);
         CHECK(text_of(folder.path() / "generation_config.json") == "{\"eos_token_id\": [2, 3]}");
     }
     // A model that was trained with dropout has its own.
-    ht::save_gpt2(model, folder.path(), {.type = ht::dtype::bf16, .like = other.path()});
+    ht::save_pretrained(model, folder.path(), {.type = ht::dtype::bf16, .like = other.path()});
     expected["embd_pdrop"] = expected["resid_pdrop"] = 0.25;
     CHECK(saved() == expected);
     // In place, and from a folder that it was saved to.
-    ht::save_gpt2(model, folder.path(), {.like = folder.path()});
+    ht::save_pretrained(model, folder.path(), {.like = folder.path()});
     CHECK(saved() == expected);
-    ht::load_gpt2(plain, folder.path());
+    ht::load_pretrained(plain, folder.path());
 
     c.heads = 2;
     const ht::nn::gpt<ht::amp_bf16> of_other_size{device, c};
     const support::temporary_folder none;
     CHECK(message_of([&] {
-              ht::save_gpt2(of_other_size, none.path() / "new", {.like = other.path()});
+              ht::save_pretrained(of_other_size, none.path() / "new", {.like = other.path()});
           }).ends_with("config.json is of another model: n_head is 4, not 2"));
     CHECK(!std::filesystem::exists(none.path() / "new"));
 }
@@ -334,7 +334,7 @@ TEST_CASE("gpt2: weights of another size are refused with their names, and the m
     c.layers = 3, c.context = 17;
     ht::nn::gpt<ht::full_fp32> model{device, c};
     const auto before = support::read_masters(model.parameters(), 0);
-    const std::string said = message_of([&] { ht::load_gpt2(model, folder.path()); });
+    const std::string said = message_of([&] { ht::load_pretrained(model, folder.path()); });
     CHECK(said.find("missing: transformer.h.2.ln_1.weight, transformer.h.2.ln_1.bias, transformer.h.2.attn.c_attn.weight") !=
           std::string::npos);
     CHECK(said.find("of another shape or type: transformer.wpe.weight (16, 16), which is (17, 16)") != std::string::npos);
@@ -342,7 +342,7 @@ TEST_CASE("gpt2: weights of another size are refused with their names, and the m
     c.layers = 1, c.context = 16;
     ht::nn::gpt<ht::full_fp32> shallow{device, c};
     CHECK(message_of([&] {
-              ht::load_gpt2(shallow, folder.path());
+              ht::load_pretrained(shallow, folder.path());
           }).find("unexpected: transformer.h.1.attn.c_attn.bias") != std::string::npos);
 }
 
@@ -354,7 +354,7 @@ TEST_CASE("gpt2: the config.json beside the weights is compared with the model, 
     const auto before = support::read_masters(model.parameters(), 0);
     for (const auto& path : {golden_folder, golden_folder / "model.safetensors"}) {
         CHECK(message_of([&] {
-                  ht::load_gpt2(model, path);
+                  ht::load_pretrained(model, path);
               }).ends_with("config.json is of another model: n_head is 4, not 2"));
         CHECK(support::read_masters(model.parameters(), 0) == before);
     }
@@ -364,14 +364,14 @@ TEST_CASE("gpt2: the config.json beside the weights is compared with the model, 
     config["n_head"] = 2, config["tie_word_embeddings"] = false;
     std::ofstream(folder.path() / "config.json") << config;
     CHECK(message_of([&] {
-              ht::load_gpt2(model, folder.path());
+              ht::load_pretrained(model, folder.path());
           }).ends_with("tie_word_embeddings is false; expected true"));
     config["tie_word_embeddings"] = true;
     std::ofstream(folder.path() / "config.json") << config;
-    CHECK(message_of([&] { ht::load_gpt2(model, folder.path()); }) == "no error");
+    CHECK(message_of([&] { ht::load_pretrained(model, folder.path()); }) == "no error");
     c.layers = 3, c.context = 17, c.vocabulary = 33, c.width = 18;
     ht::nn::gpt<ht::full_fp32> other{device, c};
-    CHECK(message_of([&] { ht::load_gpt2(other, folder.path()); })
+    CHECK(message_of([&] { ht::load_pretrained(other, folder.path()); })
               .ends_with("is of another model: vocab_size is 32, not 33; n_positions is 16, not 17; n_layer is 2, not "
                          "3; n_embd is 16, not 18"));
 }
@@ -396,7 +396,7 @@ template <class P>
 void has_logits_of(const std::filesystem::path& folder) {
     ht::cpu device;
     ht::nn::gpt<P> model{device, ht::read_gpt2_config(folder)};
-    ht::load_gpt2(model, folder);
+    ht::load_pretrained(model, folder);
     generator values;
     const std::vector<std::int32_t> ids = values.ids(steps, 50257);
     ht::inference eval{device};
@@ -409,7 +409,7 @@ void has_logits_of(const std::filesystem::path& folder) {
     const double own = rounding_error<P>(model.config(), steps), theirs = rounding_error<ht::full_fp32>(model.config(), steps);
     MESSAGE("off by " << error << "; at most " << std::sqrt(own * own + theirs * theirs));
     CHECK(error <= std::sqrt(own * own + theirs * theirs));
-    if constexpr (std::is_same_v<P, ht::full_fp32>) ht::save_gpt2(model, folder / "written");
+    if constexpr (std::is_same_v<P, ht::full_fp32>) ht::save_pretrained(model, folder / "written");
 }
 
 // programs/gpt2_124m.py runs this with HALFTONE_GPT2=FOLDER, which golden/gpt2.py --large FOLDER has made.

@@ -35,10 +35,15 @@ inline bool is_lost(double x, double y, const value_traits& type) {
     return magnitude > type.max && error > type.unit_roundoff * magnitude + type.min_subnormal / 2;
 }
 
+/// Whether a number of one type may be lost in another; of a type that holds all of its range, infinities and NaNs stay as they are.
+inline bool may_lose(const value_traits& there, const value_traits& here) {
+    return here.is_own || here.max < there.max;
+}
+
 /// The first of these numbers that was lost when they were converted.
 inline std::optional<double> first_lost(const value_traits& there, const std::byte* from, const value_traits& here,
                                         const std::byte* to, std::size_t count) {
-    if (here.max >= there.max && !here.is_own) return std::nullopt;  // infinities and NaNs are as they were
+    if (!may_lose(there, here)) return std::nullopt;
     constexpr std::size_t piece = 4096;
     std::vector<double> before(std::min(piece, count)), after(before.size());
     for (std::size_t done = 0; done < count; done += piece) {

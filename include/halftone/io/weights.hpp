@@ -37,6 +37,14 @@ inline namespace HALFTONE_ABI {
 using weight_names = std::function<std::string(const std::string& path)>;
 /// Whether a file stores the transpose of a parameter, by its path in the model; only matrices can be.
 using weight_transposes = std::function<bool(const std::string& path)>;
+/// One of several tensors of a file that are a parameter together, and how many of the parameter's rows it has.
+struct weight_piece {
+    std::string name;
+    extent rows = 0;
+};
+/// The tensors of a file whose rows, one behind the other, are those of a parameter, by its path in the model: q_proj, k_proj and
+/// v_proj, say, of a product that halftone computes as one. None: `names` tells.
+using weight_pieces = std::function<std::vector<weight_piece>(const std::string& path)>;
 
 /// How weights are saved.
 struct save_weights_options {
@@ -45,6 +53,7 @@ struct save_weights_options {
     std::map<std::string, std::string> metadata = detail::usual_metadata();  ///< {{"format", "pt"}}
     weight_names names{};            ///< by default the paths
     weight_transposes transposed{};  ///< by default none
+    weight_pieces pieces{};          ///< by default each parameter is one tensor
 };
 
 /// What a file may lack or have in addition.
@@ -60,6 +69,11 @@ struct load_weights_options {
     name_matching matching = name_matching::exact;
     weight_transposes transposed{};  ///< by default none
     std::function<bool(const std::string& name)> ignored{};  ///< tensors of the file that are no weights; by default none
+    weight_pieces pieces{};                                  ///< by default each parameter is one tensor
+    /// Reads one tensor at a time, in the host memory that the largest needs, rather than all before the first is written to the
+    /// model. Files that are of another model, or have numbers that a parameter's type does not hold, are found before that, too;
+    /// but if reading fails on the way the model has a part of the weights.
+    bool one_at_a_time = false;
 };
 
 namespace detail {
@@ -123,11 +137,12 @@ inline void read_values(const store& parameters, const store_entry& e, std::size
     }
 }
 /// The inverse: values of the saved type. The store's copies are refreshed by the caller.
-inline void write_values(store& parameters, std::size_t index, const std::byte* values) {
+inline void write_values(store& parameters, std::size_t index, std::size_t first, std::size_t count,
+                         const std::byte* values) {
     const store_entry& e = parameters.entries()[index];
     const store_group& g = parameters.groups()[e.group];
-    if (e.master != store_entry::nowhere) return parameters.write(index, 0, values, e.count);
-    parameters.memory().write(g.copy.data() + e.copy * g.copy_bytes, values, e.count * g.copy_bytes);
+    if (e.master != store_entry::nowhere) return parameters.write(index, first, values, count);
+    parameters.memory().write(g.copy.data() + (e.copy + first) * g.copy_bytes, values, count * g.copy_bytes);
 }
 
 /// The transpose of a row-major matrix of elements of so many bytes.
@@ -165,7 +180,38 @@ struct name_list {
     std::string all() const { return count <= 8 ? text : text + " and " + std::to_string(count - 8) + " more"; }
 };
 
-inline std::string file_name_of(const weight_names& names, const std::string& path) { return names ? names(path) : path; }
+/// A tensor of a file that is a parameter, or consecutive rows of one.
+struct stored_piece {
+    std::string name;
+    std::vector<extent> shape;         ///< in the file
+    std::size_t first = 0, count = 0;  ///< the parameter's elements
+    bool is_transposed = false;
+};
+/// The tensors of a file that a parameter is stored in; none: the file does not have it. `Options` are those of saving or of
+/// loading. Throws argument_error for pieces that have not as many rows as the parameter.
+template <class Options>
+std::vector<stored_piece> stored_pieces(const store_entry& e, const Options& o) {
+    const auto parts = o.pieces ? o.pieces(e.path) : std::vector<weight_piece>{};
+    if (parts.empty()) {
+        const std::string named = o.names ? o.names(e.path) : e.path;
+        if (named.empty()) return {};
+        const bool is_transposed = is_stored_transposed(o.transposed, e);
+        return {{named, shape_in_file(e, is_transposed), 0, e.count, is_transposed}};
+    }
+    const extent rows = e.shape.size() == 0 ? 1 : e.shape[0];
+    const std::size_t each = rows == 0 ? 0 : e.count / static_cast<std::size_t>(rows);
+    std::vector<stored_piece> pieces;
+    extent row = 0;
+    for (const weight_piece& part : parts) {
+        std::vector<extent> shape(e.shape.begin(), e.shape.end());
+        if (!shape.empty()) shape[0] = part.rows;
+        pieces.push_back(
+            {part.name, shape, static_cast<std::size_t>(row) * each, static_cast<std::size_t>(part.rows) * each});
+        row += part.rows;
+    }
+    if (row != rows) fail<argument_error>("weights: the pieces of ", e.path, " have ", row, " rows of ", rows);
+    return pieces;
+}
 
 /// Gives the bytes of a matrix's transpose, part after part. The transpose is made when the first one is asked for, and
 /// freed after the last.
@@ -190,20 +236,22 @@ inline std::vector<tensor_source> weight_sources(const store& parameters, const 
         fail<argument_error>("save_weights: type is ", name(*o.type), "; expected a floating-point type");
     std::vector<tensor_source> sources;
     for (const store_entry& e : parameters.entries()) {
-        const std::string named = file_name_of(o.names, e.path);
-        if (named.empty()) continue;
         const value_traits& own = saved_type(parameters.groups()[e.group], e);
         const dtype type = o.type.value_or(saved_dtype(own));
-        if (is_stored_transposed(o.transposed, e)) {
-            sources.push_back({named, type, shape_in_file(e, true), transposed_values(parameters, e, own, type)});
-            continue;
+        for (const stored_piece& piece : stored_pieces(e, o)) {
+            if (piece.is_transposed) {
+                sources.push_back({piece.name, type, piece.shape, transposed_values(parameters, e, own, type)});
+                continue;
+            }
+            const auto values_of = [&parameters, &e, &own, type, of_piece = piece.first](
+                                       std::byte* to, std::size_t first, std::size_t bytes) {
+                const std::size_t each = size_of(type), begin = of_piece + first / each, count = bytes / each;
+                std::vector<std::byte> values(count * own.bytes);
+                read_values(parameters, e, begin, count, values.data());
+                convert_from(own, values.data(), type, to, count);
+            };
+            sources.push_back({piece.name, type, piece.shape, values_of});
         }
-        sources.push_back({named, type, e.shape, [&parameters, &e, &own, type](std::byte* to, std::size_t first, std::size_t bytes) {
-                               const std::size_t each = size_of(type), begin = first / each, count = bytes / each;
-                               std::vector<std::byte> values(count * own.bytes);
-                               read_values(parameters, e, begin, count, values.data());
-                               convert_from(own, values.data(), type, to, count);
-                           }});
     }
     return sources;
 }
@@ -212,9 +260,10 @@ inline std::map<std::string, std::string> weight_metadata(const store& parameter
     auto metadata = o.metadata;
     for (const store_entry& e : parameters.entries()) {
         const value_traits& own = saved_type(parameters.groups()[e.group], e);
-        const std::string named = file_name_of(o.names, e.path);
-        metadata.erase(number_key(named));  // of another file, whose metadata these may be
-        if (own.is_own && !o.type && !named.empty()) metadata[number_key(named)] = own.name;
+        for (const stored_piece& piece : stored_pieces(e, o)) {
+            metadata.erase(number_key(piece.name));  // of another file, whose metadata these may be
+            if (own.is_own && !o.type) metadata[number_key(piece.name)] = own.name;
+        }
     }
     return metadata;
 }
@@ -241,34 +290,36 @@ void save_weights(const Model& model, const std::filesystem::path& path, const s
 
 namespace detail {
 
-/// load_weights from files that are open; `where` begins the messages.
-inline void load_weights_of(store& parameters, const tensor_files& files, const std::string& where,
-                            const load_weights_options& o) {
-    struct match {
-        std::size_t entry;
-        const tensor_info* from;
-        bool is_transposed;
-    };
-    std::vector<match> matches;
+/// A tensor of a file and what it holds of a model.
+struct matched_tensor {
+    std::size_t entry;
+    const tensor_info* from;
+    stored_piece piece;
+};
+
+/// The tensors of files that are parameters. Throws safetensors_error if the files are of another model.
+inline std::vector<matched_tensor> match_tensors(const store& parameters, const tensor_files& files,
+                                                 const std::string& where, const load_weights_options& o) {
+    std::vector<matched_tensor> matches;
     std::set<std::string> used;
     name_list missing, unexpected, mismatched;
     for (std::size_t i = 0; i < parameters.entries().size(); ++i) {
         const store_entry& e = parameters.entries()[i];
-        const std::string named = file_name_of(o.names, e.path);
-        if (named.empty()) continue;
-        const tensor_info* const t = files.find(named);
-        const bool is_transposed = is_stored_transposed(o.transposed, e);
         const value_traits& own = saved_type(parameters.groups()[e.group], e);
-        used.insert(named);
-        if (t == nullptr) {
-            missing.add(named);
-        } else if (const auto shape = shape_in_file(e, is_transposed); t->shape != shape) {
-            mismatched.add(named + ' ' + shape_text(t->shape) + ", which is " + shape_text(shape));
-        } else if (const std::string there = own_type_of(files, *t);
-                   there.empty() ? !is_float(t->type) : !own.is_own || there != own.name || t->type != saved_dtype(own)) {
-            mismatched.add(named + ", which is " + (there.empty() ? name(t->type) : there) + " there");
-        } else {
-            matches.push_back({i, t, is_transposed});
+        for (const stored_piece& piece : stored_pieces(e, o)) {
+            const tensor_info* const t = files.find(piece.name);
+            used.insert(piece.name);
+            if (t == nullptr) {
+                missing.add(piece.name);
+            } else if (t->shape != piece.shape) {
+                mismatched.add(piece.name + ' ' + shape_text(t->shape) + ", which is " + shape_text(piece.shape));
+            } else if (const std::string there = own_type_of(files, *t);
+                       there.empty() ? !is_float(t->type)
+                                     : !own.is_own || there != own.name || t->type != saved_dtype(own)) {
+                mismatched.add(piece.name + ", which is " + (there.empty() ? name(t->type) : there) + " there");
+            } else {
+                matches.push_back({i, t, piece});
+            }
         }
     }
     for (const tensor_info& t : files.tensors()) {
@@ -283,33 +334,59 @@ inline void load_weights_of(store& parameters, const tensor_files& files, const 
     say("of another shape or type: ", mismatched);
     if (faults.empty() && matches.empty()) faults = "no tensor has the name of a parameter";
     if (!faults.empty()) fail<safetensors_error>("load_weights: ", where, " is of another model: ", faults);
+    return matches;
+}
 
-    // Everything is read before anything is written to the model.
-    std::vector<std::vector<std::byte>> values;
-    std::vector<std::byte> stored;
-    name_list lost;
-    for (const match& m : matches) {
-        const store_entry& e = parameters.entries()[m.entry];
-        const value_traits& own = saved_type(parameters.groups()[e.group], e);
-        values.emplace_back(e.count * own.bytes);
-        if (m.from->type == saved_dtype(own)) {
-            files.read(*m.from, values.back().data());
-        } else {
-            stored.resize(static_cast<std::size_t>(m.from->bytes));
-            files.read(*m.from, stored.data());
-            convert_to(own, m.from->type, stored.data(), values.back().data(), e.count);
-            if (const auto x = first_lost(traits_of(m.from->type), stored.data(), own, values.back().data(), e.count))
-                lost.add(sentence(m.from->name, ", ", *x, " for a ", own.name));
-        }
-        if (m.is_transposed) {
-            values.back() = transposed_bytes(values.back().data(), static_cast<std::size_t>(e.shape[1]),
-                                             static_cast<std::size_t>(e.shape[0]), own.bytes);
-        }
+/// The values of a tensor as those of its parameter, each rounded once; a number that the parameter's type does not hold is added
+/// to `lost`.
+inline std::vector<std::byte> values_of_tensor(const store& parameters, const tensor_files& files,
+                                               const matched_tensor& m, name_list& lost) {
+    const store_entry& e = parameters.entries()[m.entry];
+    const value_traits& own = saved_type(parameters.groups()[e.group], e);
+    std::vector<std::byte> values(m.piece.count * own.bytes);
+    if (m.from->type == saved_dtype(own)) {
+        files.read(*m.from, values.data());
+    } else {
+        std::vector<std::byte> stored(static_cast<std::size_t>(m.from->bytes));
+        files.read(*m.from, stored.data());
+        convert_to(own, m.from->type, stored.data(), values.data(), m.piece.count);
+        if (const auto x = first_lost(traits_of(m.from->type), stored.data(), own, values.data(), m.piece.count))
+            lost.add(sentence(m.from->name, ", ", *x, " for a ", own.name));
     }
-    if (lost.count != 0)
-        fail<safetensors_error>("load_weights: ", where,
-                                " has numbers that the types of parameters do not hold: ", lost.all());
-    for (std::size_t i = 0; i < matches.size(); ++i) write_values(parameters, matches[i].entry, values[i].data());
+    if (!m.piece.is_transposed) return values;
+    return transposed_bytes(values.data(), static_cast<std::size_t>(e.shape[1]), static_cast<std::size_t>(e.shape[0]),
+                            own.bytes);
+}
+
+/// load_weights from files that are open; `where` begins the messages.
+inline void load_weights_of(store& parameters, const tensor_files& files, const std::string& where,
+                            const load_weights_options& o) {
+    const std::vector<matched_tensor> matches = match_tensors(parameters, files, where, o);
+    name_list lost;
+    const auto check_lost = [&] {
+        if (lost.count != 0)
+            fail<safetensors_error>("load_weights: ", where,
+                                    " has numbers that the types of parameters do not hold: ", lost.all());
+    };
+    const auto write = [&parameters](const matched_tensor& m, const std::vector<std::byte>& values) {
+        write_values(parameters, m.entry, m.piece.first, m.piece.count, values.data());
+    };
+    if (o.one_at_a_time) {
+        for (const matched_tensor& m : matches) {
+            const value_traits& own =
+                saved_type(parameters.groups()[parameters.entries()[m.entry].group], parameters.entries()[m.entry]);
+            if (m.from->type != saved_dtype(own) && may_lose(traits_of(m.from->type), own))
+                static_cast<void>(values_of_tensor(parameters, files, m, lost));
+        }
+        check_lost();
+        for (const matched_tensor& m : matches) write(m, values_of_tensor(parameters, files, m, lost));
+    } else {
+        // Everything is read before anything is written to the model.
+        std::vector<std::vector<std::byte>> values;
+        for (const matched_tensor& m : matches) values.push_back(values_of_tensor(parameters, files, m, lost));
+        check_lost();
+        for (std::size_t i = 0; i < matches.size(); ++i) write(matches[i], values[i]);
+    }
     parameters.refresh();
 }
 

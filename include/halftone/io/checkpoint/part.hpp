@@ -102,7 +102,9 @@ inline std::vector<part_tensor> tensors_of(store& parameters) {
         t.read = [&parameters, &e, each](std::byte* to, std::size_t first, std::size_t count) {
             read_values(parameters, e, first / each, count / each, to);
         };
-        t.write = [&parameters, i](const std::byte* from) { write_values(parameters, i, from); };
+        t.write = [&parameters, i](const std::byte* from) {
+            write_values(parameters, i, 0, parameters.entries()[i].count, from);
+        };
         t.is_steady = !e.is_state;
         tensors.push_back(std::move(t));
     }

@@ -4,8 +4,8 @@
 /// model.safetensors, or of several files with an index.
 ///
 ///     ht::nn::gpt<ht::amp_bf16> model{device, ht::read_gpt2_config("gpt2")};      // a folder, or its config.json
-///     ht::load_gpt2(model, "gpt2");                                               // a folder, a .safetensors file or an index
-///     ht::save_gpt2(model, "tuned", {.like = "gpt2"});      // transformers: GPT2LMHeadModel.from_pretrained("tuned")
+///     ht::load_pretrained(model, "gpt2");                                               // a folder, a .safetensors file or an index
+///     ht::save_pretrained(model, "tuned", {.like = "gpt2"});      // transformers: GPT2LMHeadModel.from_pretrained("tuned")
 ///
 /// transformers' names and halftone's paths:
 ///
@@ -26,13 +26,13 @@
 #pragma once
 
 #include <algorithm>
-#include <cstring>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
-#include <halftone/io/weights.hpp>
+#include <nlohmann/json.hpp>
+
+#include <halftone/io/pretrained/folder.hpp>
 #include <halftone/nn/gpt.hpp>
 
 namespace halftone {
@@ -72,25 +72,6 @@ inline int gpt2_block_of(std::string_view name, std::string_view prefix, std::st
     return std::stoi(number);
 }
 
-inline std::vector<std::byte> bytes_of_tensor(const tensor_files& files, const tensor_info& t) {
-    std::vector<std::byte> bytes(static_cast<std::size_t>(t.bytes));
-    files.read(t, bytes.data());
-    return bytes;
-}
-/// Whether two tensors of one shape have the same numbers, whatever their types.
-inline bool have_equal_values(const tensor_files& files, const tensor_info& a, const tensor_info& b) {
-    const std::vector<std::byte> x = bytes_of_tensor(files, a), y = bytes_of_tensor(files, b);
-    if (a.type == b.type) return x == y;
-    constexpr std::size_t most = 4096;
-    double of_x[most], of_y[most];
-    for (std::size_t first = 0; first < a.count(); first += most) {
-        const std::size_t count = std::min(most, a.count() - first);
-        convert(a.type, x.data() + first * size_of(a.type), dtype::f64, reinterpret_cast<std::byte*>(of_x), count);
-        convert(b.type, y.data() + first * size_of(b.type), dtype::f64, reinterpret_cast<std::byte*>(of_y), count);
-        if (std::memcmp(of_x, of_y, count * sizeof(double)) != 0) return false;
-    }
-    return true;
-}
 /// Whether a tensor (1, 1, n, n) of any type is zero above its diagonal, and only there.
 inline bool is_causal_mask(const tensor_files& files, const tensor_info& t) {
     if (t.shape.size() != 4 || t.shape[0] != 1 || t.shape[1] != 1 || t.shape[2] != t.shape[3] || t.bytes == 0)
@@ -146,29 +127,10 @@ struct gpt2_file_names {
         }
         const tensor_info* const tokens = files.find(table);
         if (t.name != "lm_head.weight" || tokens == nullptr) return false;
-        if (t.shape != tokens->shape || !is_float(t.type) || !is_float(tokens->type)) {
-            fail<safetensors_error>(where, ": ", t.name, " is ", name(t.type), ' ', shape_text(t.shape), ", ", table,
-                                    ' ', name(tokens->type), ' ', shape_text(tokens->shape));
-        }
-        if (!have_equal_values(files, t, *tokens)) {
-            fail<safetensors_error>(where, ": ", t.name, " has other values than ", table,
-                                    ", so this head was trained apart; that of ht::nn::gpt is the table of tokens");
-        }
+        check_tied_head(where, files, t, *tokens, "that of ht::nn::gpt is the table of tokens");
         return true;
     }
 };
-
-inline std::filesystem::path config_file_of(const std::filesystem::path& path) {
-    return std::filesystem::is_directory(path) ? path / "config.json" : path;
-}
-/// The integer of a configuration, from 1 to `most`.
-inline extent config_size(const std::string& where, const nlohmann::json& config, const char* field, extent most) {
-    if (!config.contains(field) || !config[field].is_number_integer())
-        fail<safetensors_error>(where, ": ", field, " is missing, or no integer");
-    const auto value = config[field].get<extent>();
-    if (value < 1 || value > most) fail<safetensors_error>(where, ": ", field, " is ", value, "; expected 1 to ", most);
-    return value;
-}
 
 }  // namespace detail
 
@@ -178,31 +140,25 @@ inline extent config_size(const std::string& where, const nlohmann::json& config
 /// than four times the model's, another epsilon than 1e-5, an untied head, cross-attention, scores that are not scaled by the
 /// square root of the head's size.
 inline nn::gpt_config read_gpt2_config(const std::filesystem::path& path) {
-    const std::filesystem::path file = detail::config_file_of(path);
-    const std::string where = file.string();
-    const auto config = detail::parse_json<safetensors_error>(where, detail::read_small_file(file, most_header_bytes));
-    if (!config.is_object() || config.value("model_type", nlohmann::json()) != "gpt2")
-        fail<safetensors_error>(where, ": model_type is not \"gpt2\"");
-    const auto expect = [&](const char* field, const nlohmann::json& expected,
-                            const std::set<nlohmann::json>& also = {}) {
-        if (!config.contains(field) || config[field] == expected || also.count(config[field]) != 0) return;
-        fail<safetensors_error>(where, ": ", field, " is ", detail::shown(config[field].dump()), "; expected ", expected.dump());
-    };
+    const detail::config_reader config(path);
+    if (!config.has("model_type") || config["model_type"] != "gpt2")
+        fail<safetensors_error>(config.where(), ": ", "model_type is not \"gpt2\"");
     constexpr extent most = extent{1} << 24;
     nn::gpt_config c;
-    c.vocabulary = detail::config_size(where, config, "vocab_size", most);
-    c.context = detail::config_size(where, config, "n_positions", most);
-    c.layers = static_cast<int>(detail::config_size(where, config, "n_layer", 1 << 16));
-    c.heads = detail::config_size(where, config, "n_head", most);
-    c.width = detail::config_size(where, config, "n_embd", most);
+    c.vocabulary = config.size("vocab_size", most);
+    c.context = config.size("n_positions", most);
+    c.layers = static_cast<int>(config.size("n_layer", 1 << 16));
+    c.heads = config.size("n_head", most);
+    c.width = config.size("n_embd", most);
     // transformers' names for one formula: in float64 they differ by 9.2e-13 at most, the last digits of sqrt(2 / pi).
-    expect("activation_function", "gelu_new", {"gelu_pytorch_tanh", "gelu_fast", "gelu_python_tanh", "gelu_accurate"});
-    expect("n_inner", 4 * c.width, {nullptr});
-    expect("layer_norm_epsilon", 1e-5);
-    expect("tie_word_embeddings", true);
-    expect("scale_attn_weights", true);
-    expect("scale_attn_by_inverse_layer_idx", false);
-    expect("add_cross_attention", false);
+    config.expect("activation_function", "gelu_new",
+                  {"gelu_pytorch_tanh", "gelu_fast", "gelu_python_tanh", "gelu_accurate"});
+    config.expect("n_inner", 4 * c.width, {nullptr});
+    config.expect("layer_norm_epsilon", 1e-5);
+    config.expect("tie_word_embeddings", true);
+    config.expect("scale_attn_weights", true);
+    config.expect("scale_attn_by_inverse_layer_idx", false);
+    config.expect("add_cross_attention", false);
     return c;
 }
 
@@ -211,16 +167,13 @@ namespace detail {
 /// Throws safetensors_error if a config.json is of a model that nn::gpt does not compute, or of one of other sizes.
 inline void check_gpt2_config(const std::filesystem::path& file, const nn::gpt_config& model) {
     const nn::gpt_config c = read_gpt2_config(file);
-    std::string others;
-    const auto compare = [&](const char* field, extent there, extent here) {
-        if (there != here) others += sentence(others.empty() ? "" : "; ", field, " is ", there, ", not ", here);
-    };
+    config_comparison compare;
     compare("vocab_size", c.vocabulary, model.vocabulary);
     compare("n_positions", c.context, model.context);
     compare("n_layer", c.layers, model.layers);
     compare("n_head", c.heads, model.heads);
     compare("n_embd", c.width, model.width);
-    if (!others.empty()) fail<safetensors_error>(file.string(), " is of another model: ", others);
+    compare.check(file.string());
 }
 
 }  // namespace detail
@@ -230,10 +183,9 @@ inline void check_gpt2_config(const std::filesystem::path& file, const nn::gpt_c
 /// weights is compared with the model: numbers of heads, for one, have no shape. Throws safetensors_error, too, for a head
 /// with other values than the table of tokens, and for a mask that is not causal.
 template <class P>
-void load_gpt2(nn::gpt<P>& model, const std::filesystem::path& path) {
+void load_pretrained(nn::gpt<P>& model, const std::filesystem::path& path) {
     const tensor_files files(path);
-    const std::filesystem::path config =
-        (std::filesystem::is_directory(path) ? path : path.parent_path()) / "config.json";
+    const std::filesystem::path config = detail::config_beside(path);
     if (std::filesystem::exists(config)) detail::check_gpt2_config(config, model.config());
     const detail::gpt2_file_names names(files);
     std::set<std::string> implied;
@@ -247,16 +199,6 @@ void load_gpt2(nn::gpt<P>& model, const std::filesystem::path& path) {
                              .ignored = [&implied](const std::string& name) { return implied.count(name) != 0; }});
 }
 
-/// How a GPT-2 is saved.
-struct save_gpt2_options {
-    /// The type of all weights in the file; by default each parameter's own, and F32 where parameters have a number
-    /// type of a user's own.
-    std::optional<dtype> type = std::nullopt;
-    /// A folder of transformers, or its config.json: what halftone does not have, ids of special tokens, dropouts and whatever
-    /// else, is taken from there, and generation_config.json is copied. By default such ids are null.
-    std::filesystem::path like{};
-};
-
 namespace detail {
 
 /// A configuration with nothing made up. Keys whose value is null are needed: without them transformers has GPT-2's ids.
@@ -268,51 +210,30 @@ inline nlohmann::json gpt2_config_of(const nn::gpt_config& c) {
             {"layer_norm_epsilon", 1e-5}, {"embd_pdrop", 0.0},          {"resid_pdrop", 0.0},
             {"attn_pdrop", 0.0},          {"scale_attn_weights", true}, {"tie_word_embeddings", true}};
 }
-/// F32 where parameters have a number type of a user's own, which transformers does not know.
-inline std::optional<dtype> type_for_others(const store& parameters) {
-    for (const store_entry& e : parameters.entries()) {
-        if (saved_type(parameters.groups()[e.group], e).is_own) return dtype::f32;
-    }
-    return std::nullopt;
-}
-inline void write_text(const std::filesystem::path& path, const std::string& text) {
-    durable_file file(path);
-    file.write(text.data(), text.size());
-    file.commit();
-}
-
 }  // namespace detail
 
 /// Writes a model's weights and its config.json into a folder, which transformers loads; the configuration after the
 /// weights. Dropouts of the model replace those of `like` unless they are 0. Throws io_error, and safetensors_error if
 /// `like` is of another model.
 template <class P>
-void save_gpt2(const nn::gpt<P>& model, const std::filesystem::path& folder, const save_gpt2_options& options = {}) {
+void save_pretrained(const nn::gpt<P>& model, const std::filesystem::path& folder,
+                     const save_pretrained_options& options = {}) {
     const nn::gpt_config& c = model.config();
     nlohmann::json config = detail::gpt2_config_of(c);
-    std::optional<std::string> generation;
     if (!options.like.empty()) {
-        const std::filesystem::path file = detail::config_file_of(options.like),
-                                    beside = file.parent_path() / "generation_config.json";
-        detail::check_gpt2_config(file, c);
-        config = detail::parse_json<safetensors_error>(file.string(), detail::read_small_file(file, most_header_bytes));
-        // What describes the weights is the files' own.
-        for (const char* const of_weights : {"dtype", "torch_dtype", "quantization_config"}) config.erase(of_weights);
-        if (std::filesystem::exists(beside)) generation = detail::read_small_file(beside, most_header_bytes);
+        detail::check_gpt2_config(detail::config_file_of(options.like), c);
+        config = detail::config_like(options.like);
     }
     config["architectures"] = nlohmann::json::array({"GPT2LMHeadModel"});
     if (c.dropout != 0) config["embd_pdrop"] = config["resid_pdrop"] = c.dropout;
-    save_weights(model, folder,
-                 {.type = options.type ? options.type : detail::type_for_others(model.parameters()),
-                  .names = [](const std::string& at) { return "transformer." + detail::gpt2_name(at); },
-                  .transposed = &detail::is_transposed_in_gpt2});
-    if (generation) detail::write_text(folder / "generation_config.json", *generation);
-    detail::write_text(folder / "config.json", config.dump(2) + '\n');
+    detail::save_folder(model, folder, config, options,
+                        {.names = [](const std::string& at) { return "transformer." + detail::gpt2_name(at); },
+                         .transposed = &detail::is_transposed_in_gpt2});
 }
 /// Saves the model as transformers' GPT-2, with all weights of this type.
 template <class P>
-void save_gpt2(const nn::gpt<P>& model, const std::filesystem::path& folder, dtype type) {
-    save_gpt2(model, folder, save_gpt2_options{.type = type});
+void save_pretrained(const nn::gpt<P>& model, const std::filesystem::path& folder, dtype type) {
+    save_pretrained(model, folder, save_pretrained_options{.type = type});
 }
 
 }  // namespace HALFTONE_ABI

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What the folders of all of Hugging Face's transformers models have in common: a config.json, read key by key, weights beside it,
+/// and what is kept of a folder when a model is saved like it.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <halftone/io/weights.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+/// How a model is saved as one of transformers.
+struct save_pretrained_options {
+    /// The type of all weights in the files; by default each parameter's own, and F32 where parameters have a number
+    /// type of a user's own.
+    std::optional<dtype> type = std::nullopt;
+    /// A folder of transformers, or its config.json: what halftone does not have, ids of special tokens, dropouts and whatever
+    /// else, is taken from there, and generation_config.json is copied. By default such ids are null.
+    std::filesystem::path like{};
+    std::uint64_t max_shard_bytes = save_weights_options{}.max_shard_bytes;  ///< the most bytes in a file of the folder
+};
+
+namespace detail {
+
+inline std::filesystem::path config_file_of(const std::filesystem::path& path) {
+    return std::filesystem::is_directory(path) ? path / "config.json" : path;
+}
+inline nlohmann::json read_config_json(const std::filesystem::path& file) {
+    return parse_json<safetensors_error>(file.string(), read_small_file(file, most_header_bytes));
+}
+
+/// A config.json, or its folder's, of which keys are asked for one by one. All functions throw safetensors_error, with the file and
+/// the key, for a value that is not of the kind asked for; the constructor throws io_error, too. A key whose value is null is not there.
+class config_reader {
+  public:
+    explicit config_reader(const std::filesystem::path& path)
+        : where_(config_file_of(path).string()), keys_(read_config_json(config_file_of(path))) {
+        if (!keys_.is_object()) fail<safetensors_error>(where_, ": ", "is no object");
+    }
+
+    const std::string& where() const { return where_; }
+    bool has(const char* key) const { return keys_.contains(key) && !keys_[key].is_null(); }
+    const nlohmann::json& operator[](const char* key) const { return keys_[key]; }
+
+    /// An integer from 1 to `most`.
+    extent size(const char* key, extent most) const {
+        if (!has(key) || !keys_[key].is_number_integer())
+            fail<safetensors_error>(where_, ": ", key, " is missing, or no integer");
+        const auto value = keys_[key].get<extent>();
+        if (value < 1 || value > most)
+            fail<safetensors_error>(where_, ": ", key, " is ", value, "; expected 1 to ", most);
+        return value;
+    }
+    extent size(const char* key, extent most, extent otherwise) const { return has(key) ? size(key, most) : otherwise; }
+    /// A finite number above 0.
+    double positive(const char* key, double otherwise) const { return positive(keys_, key, otherwise); }
+    double positive(const nlohmann::json& object, const char* key, std::optional<double> otherwise) const {
+        if (!object.contains(key) || object[key].is_null()) {
+            if (!otherwise) fail<safetensors_error>(where_, ": ", key, " is missing");
+            return *otherwise;
+        }
+        const double value = object[key].is_number() ? object[key].get<double>() : 0;
+        if (!(value > 0) || value > number_traits<float>::max)
+            fail<safetensors_error>(where_, ": ", key, " is ", shown(object[key].dump()),
+                                    "; expected a number above 0");
+        return value;
+    }
+    bool flag(const char* key, bool otherwise) const {
+        if (!has(key)) return otherwise;
+        if (!keys_[key].is_boolean())
+            fail<safetensors_error>(where_, ": ", key, " is ", shown(keys_[key].dump()), "; expected true or false");
+        return keys_[key].get<bool>();
+    }
+    /// Refuses a key that is there with another value than `expected` and those of `also`: what halftone does not compute.
+    void expect(const char* key, const nlohmann::json& expected,
+                std::initializer_list<nlohmann::json> also = {}) const {
+        if (!keys_.contains(key) || keys_[key] == expected) return;
+        if (std::find(also.begin(), also.end(), keys_[key]) != also.end()) return;
+        fail<safetensors_error>(where_, ": ", key, " is ", shown(keys_[key].dump()), "; expected ", expected.dump());
+    }
+
+  private:
+    std::string where_;
+    nlohmann::json keys_;
+};
+
+/// Finds out which sizes of a configuration are others than a model's.
+class config_comparison {
+  public:
+    void operator()(const char* key, double there, double here) {
+        if (there != here) others_ += sentence(others_.empty() ? "" : "; ", key, " is ", there, ", not ", here);
+    }
+    /// Throws safetensors_error if there are any.
+    void check(const std::string& where) const {
+        if (!others_.empty()) fail<safetensors_error>(where, " is of another model: ", others_);
+    }
+
+  private:
+    std::string others_;
+};
+
+inline std::vector<std::byte> bytes_of_tensor(const tensor_files& files, const tensor_info& t) {
+    std::vector<std::byte> bytes(static_cast<std::size_t>(t.bytes));
+    files.read(t, bytes.data());
+    return bytes;
+}
+/// Whether two tensors of one shape have the same numbers, whatever their types.
+inline bool have_equal_values(const tensor_files& of_a, const tensor_info& a, const tensor_files& of_b,
+                              const tensor_info& b) {
+    const std::vector<std::byte> x = bytes_of_tensor(of_a, a), y = bytes_of_tensor(of_b, b);
+    if (a.type == b.type) return x == y;
+    constexpr std::size_t most = 4096;
+    double of_x[most], of_y[most];
+    for (std::size_t first = 0; first < a.count(); first += most) {
+        const std::size_t count = std::min(most, a.count() - first);
+        convert(a.type, x.data() + first * size_of(a.type), dtype::f64, reinterpret_cast<std::byte*>(of_x), count);
+        convert(b.type, y.data() + first * size_of(b.type), dtype::f64, reinterpret_cast<std::byte*>(of_y), count);
+        if (std::memcmp(of_x, of_y, count * sizeof(double)) != 0) return false;
+    }
+    return true;
+}
+/// Throws safetensors_error if a head is stored that has other values than the table of tokens, with which the model ties it.
+inline void check_tied_head(const std::string& where, const tensor_files& files, const tensor_info& head,
+                            const tensor_info& table, const char* remedy) {
+    if (head.shape != table.shape || !is_float(head.type) || !is_float(table.type)) {
+        fail<safetensors_error>(where, ": ", head.name, " is ", name(head.type), ' ', shape_text(head.shape), ", ",
+                                table.name, ' ', name(table.type), ' ', shape_text(table.shape));
+    }
+    if (!have_equal_values(files, head, files, table)) {
+        fail<safetensors_error>(where, ": ", head.name, " has other values than ", table.name,
+                                ", so this head was trained apart; ", remedy);
+    }
+}
+
+/// The config.json beside weights: in a folder, or in that of a file.
+inline std::filesystem::path config_beside(const std::filesystem::path& weights) {
+    return (std::filesystem::is_directory(weights) ? weights : weights.parent_path()) / "config.json";
+}
+/// F32 where parameters have a number type of a user's own, which transformers does not know.
+inline std::optional<dtype> type_for_others(const store& parameters) {
+    for (const store_entry& e : parameters.entries()) {
+        if (saved_type(parameters.groups()[e.group], e).is_own) return dtype::f32;
+    }
+    return std::nullopt;
+}
+inline void write_text(const std::filesystem::path& path, const std::string& text) {
+    durable_file file(path);
+    file.write(text.data(), text.size());
+    file.commit();
+}
+
+/// The configuration of the folder that a model is saved like, without what describes that folder's weights.
+inline nlohmann::json config_like(const std::filesystem::path& like) {
+    nlohmann::json config = read_config_json(config_file_of(like));
+    for (const char* const of_weights : {"dtype", "torch_dtype", "quantization_config"}) config.erase(of_weights);
+    return config;
+}
+/// Writes a folder that transformers loads: the weights, generation_config.json of the folder `like`, and at last `config`.
+template <class Model>
+void save_folder(const Model& model, const std::filesystem::path& folder, const nlohmann::json& config,
+                 const save_pretrained_options& options, save_weights_options weights) {
+    std::optional<std::string> generation;
+    if (!options.like.empty()) {
+        const auto beside = config_file_of(options.like).parent_path() / "generation_config.json";
+        if (std::filesystem::exists(beside)) generation = read_small_file(beside, most_header_bytes);
+    }
+    weights.type = options.type ? options.type : type_for_others(model.parameters());
+    weights.max_shard_bytes = options.max_shard_bytes;
+    save_weights(model, folder, weights);
+    if (generation) write_text(folder / "generation_config.json", *generation);
+    write_text(folder / "config.json", config.dump(2) + '\n');
+}
+
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Llama, Mistral, Qwen2 and Qwen3 in transformers' folders (golden/llama_folders, golden/llama.py): the parameters of the loaded model,
+/// the way back, configurations of transformers 4 and 5, and what is refused.
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <limits>
+
+#include <doctest/doctest.h>
+
+#include <halftone/io/pretrained.hpp>
+
+#include "nn/llama_checks.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace io_llama_tests {
+
+namespace ht = halftone;
+using namespace llama_test;
+
+const std::filesystem::path folders = std::filesystem::path(HALFTONE_TEST_DATA) / "llama_folders";
+
+std::string text_of(const std::filesystem::path& file) {
+    std::ifstream in(file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+}
+template <class F>
+std::string message_of(const F& f) {
+    try {
+        f();
+    } catch (const ht::error& e) {
+        return e.what();
+    }
+    return "no error";
+}
+std::vector<float> values_of(const ht::store& parameters) {
+    std::vector<float> all;
+    for (const ht::store::entry& e : parameters.entries()) {
+        std::vector<float> values(e.count);
+        ht::detail::read_values(parameters, e, 0, e.count, reinterpret_cast<std::byte*>(values.data()));
+        all.insert(all.end(), values.begin(), values.end());
+    }
+    return all;
+}
+/// A copy of a golden folder whose config.json has another value of a key; null: it lacks the key.
+struct changed_folder {
+    support::temporary_folder folder;
+    nlohmann::json config;
+
+    explicit changed_folder(const std::string& name) {
+        std::filesystem::copy(folders / name, folder.path());
+        config = nlohmann::json::parse(text_of(folder.path() / "config.json"));
+    }
+    void set(const char* key, const nlohmann::json& value) {
+        nlohmann::json changed = config;
+        if (value.is_null()) {
+            changed.erase(key);
+        } else {
+            changed[key] = value;
+        }
+        std::ofstream(folder.path() / "config.json") << changed;
+    }
+    std::string said(const char* key, const nlohmann::json& value, const ht::read_llama_options& options = {}) {
+        set(key, value);
+        const std::string message = message_of([&] { ht::read_llama_config(folder.path(), options); });
+        return message.substr(message.find("config.json: ") == std::string::npos ? 0
+                                                                                 : message.find("config.json: ") + 13);
+    }
+};
+
+template <ht::nn::qk_norm Norm = ht::nn::qk_norm::none>
+void is_as_transformers_saved_it(const std::string& name, ht::extent window = 0) {
+    CAPTURE(name);
+    ht::cpu device{{.threads = 1}};
+    const ht::nn::llama_config c = ht::read_llama_config(folders / name, {.sliding_window = window});
+    ht::nn::llama<ht::full_fp32, Norm> model{device, c, 1}, expected{device, config_of(name)};
+    behind_masters(expected);
+    ht::load_pretrained(model, folders / name, window);
+    CHECK(values_of(model.parameters()) == values_of(expected.parameters()));
+    // The golden logits are those of the generator's model, so what has no shape is tested by comparing these.
+    const batch b(expected);
+    ht::inference eval{device};
+    CHECK(support::doubles(model.logits(eval, b.tokens).view()) ==
+          support::doubles(expected.logits(eval, b.tokens).view()));
+
+    // And back: the tensors of the first folder, in one file or several, and its configuration. $HALFTONE_SAVED_LLAMAS keeps the
+    // folders, which golden/llama.py --compare reads by transformers.
+    const support::temporary_folder temporary;
+    const char* const kept = std::getenv("HALFTONE_SAVED_LLAMAS");
+    const std::filesystem::path folder = kept != nullptr ? std::filesystem::path(kept) : temporary.path();
+    for (const bool is_like : {true, false}) {
+        const std::filesystem::path saved = folder / (is_like ? "like" : "new") / name;
+        ht::save_pretrained(model, saved,
+                            {.like = is_like ? folders / name : "", .max_shard_bytes = is_like ? 4096u : 1000000u});
+        const ht::tensor_files ours(saved), theirs(folders / name);
+        REQUIRE(ours.tensors().size() == theirs.tensors().size());
+        for (const ht::tensor_info& t : theirs.tensors()) {
+            CAPTURE(t.name);
+            const ht::tensor_info* const o = ours.find(t.name);
+            REQUIRE(o != nullptr);
+            CHECK(o->shape == t.shape);
+            CHECK(ht::detail::have_equal_values(ours, *o, theirs, t));
+        }
+        if (is_like) CHECK(nlohmann::json::parse(text_of(saved / "config.json")).contains("initializer_range"));
+        const ht::nn::llama_config again = ht::read_llama_config(saved, {.sliding_window = window});
+        ht::detail::check_llama_folder(saved / "config.json", c, Norm == ht::nn::qk_norm::rms, window);
+        CHECK(again.max_position_embeddings == c.max_position_embeddings);
+    }
+}
+
+TEST_CASE("llama folders: parameters are transformers', and a saved folder has its tensors") {
+    for (const char* const name : {"llama", "llama3", "qwen2"}) is_as_transformers_saved_it(name);
+    is_as_transformers_saved_it<ht::nn::qk_norm::rms>("qwen3");
+    is_as_transformers_saved_it("mistral", 5);
+}
+
+TEST_CASE("llama folders: numbers of any type are converted, one tensor at a time") {
+    ht::cpu device{{.threads = 1}};
+    const support::temporary_folder folder;
+    ht::nn::llama<ht::amp_bf16> first{device, ht::read_llama_config(folders / "qwen2")},
+        second{device, first.config(), 7};
+    ht::load_pretrained(first, folders / "qwen2");
+    ht::save_pretrained(first, folder.path(), {.type = ht::dtype::bf16});
+    CHECK(ht::tensor_files(folder.path()).tensors().front().type == ht::dtype::bf16);
+    ht::load_pretrained(second, folder.path());
+    const auto exact = values_of(first.parameters()), rounded = values_of(second.parameters());
+    for (std::size_t i = 0; i < exact.size(); ++i) CHECK(rounded[i] == static_cast<float>(ht::bfloat16(exact[i])));
+    // A number beyond a type's largest is found before the model is written to.
+    const float largest = std::numeric_limits<float>::max();
+    first.parameters().write(3, 0, reinterpret_cast<const std::byte*>(&largest), 1);
+    ht::save_pretrained(first, folder.path());
+    ht::nn::llama<ht::pure_bf16> narrow{device, first.config()}, same{device, first.config()};
+    CHECK(message_of([&] {
+              ht::load_pretrained(narrow, folder.path());
+          }).ends_with("0.self_attn.q_proj.bias, 3.40282e+38 for a bfloat16"));
+    ht::save_pretrained(narrow, folder.path() / "narrow");
+    ht::save_pretrained(same, folder.path() / "same");
+    CHECK(text_of(folder.path() / "narrow" / "model.safetensors") ==
+          text_of(folder.path() / "same" / "model.safetensors"));
+}
+
+TEST_CASE("llama folders: configurations of transformers 4 and of 5") {
+    changed_folder llama("llama3");
+    CHECK(ht::read_llama_config(llama.folder.path()).rope_scaling.factor == 8);
+    llama.config.erase("rope_parameters");
+    llama.set("rope_scaling", {{"type", "llama3"},
+                               {"factor", 4.0},
+                               {"low_freq_factor", 1.0},
+                               {"high_freq_factor", 4.0},
+                               {"original_max_position_embeddings", 16}});
+    CHECK(ht::read_llama_config(llama.folder.path()).rope_scaling.factor == 4);
+    CHECK(ht::read_llama_config(llama.folder.path()).rope_theta == 10000);
+    llama.config["rope_scaling"] = nullptr;
+    llama.set("rope_theta", 250.0);
+    CHECK(ht::read_llama_config(llama.folder.path()).rope_theta == 250);
+    CHECK(ht::read_llama_config(llama.folder.path()).rope_scaling.factor == 1);
+    llama.set("rope_parameters", {{"rope_type", "default"}});  // without theta: that beside it
+    CHECK(ht::read_llama_config(llama.folder.path()).rope_theta == 10000);
+    llama.config["rope_theta"] = 250.0;
+    llama.set("rope_parameters", {{"rope_type", "default"}});
+    CHECK(ht::read_llama_config(llama.folder.path()).rope_theta == 250);
+    llama.set("rope_parameters", {{"rope_type", "default"}, {"rope_theta", 300}});
+    CHECK(ht::read_llama_config(llama.folder.path()).rope_theta == 300);
+    // Of both, transformers 5.24 takes rope_scaling, without the theta of the other.
+    llama.config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 300}};
+    const nlohmann::json scaling = {{"rope_type", "llama3"},
+                                    {"factor", 8.0},
+                                    {"low_freq_factor", 1.0},
+                                    {"high_freq_factor", 4.0},
+                                    {"original_max_position_embeddings", 16}};
+    llama.set("rope_scaling", scaling);
+    CHECK(ht::read_llama_config(llama.folder.path()).rope_scaling.factor == 8);
+    CHECK(ht::read_llama_config(llama.folder.path()).rope_theta == 250);
+    llama.set("rope_scaling", nlohmann::json::object());
+    CHECK(ht::read_llama_config(llama.folder.path()).rope_theta == 300);
+    llama.config.erase("rope_scaling");
+    // What is absent.
+    for (const char* const key :
+         {"head_dim", "tie_word_embeddings", "rms_norm_eps", "num_key_value_heads", "hidden_act"}) {
+        llama.set(key, nullptr);
+        CHECK_NOTHROW(ht::read_llama_config(llama.folder.path()));
+    }
+    llama.set("num_key_value_heads", nullptr);
+    CHECK(ht::read_llama_config(llama.folder.path()).num_key_value_heads == 4);
+    llama.set("head_dim", nullptr);
+    CHECK(ht::read_llama_config(llama.folder.path()).head_dim == 4);
+    CHECK(ht::read_llama_config(llama.folder.path(), {.context = 20}).max_position_embeddings == 20);
+    CHECK(message_of([&] {
+              ht::read_llama_config(llama.folder.path(), {.context = 33});
+          }).starts_with("read_llama_config: a context of 33; expected at most the 32 of "));
+    CHECK(ht::read_model_type(folders / "qwen3") == "qwen3");
+    llama.set("model_type", "falcon");
+    CHECK(message_of([&] {
+              ht::read_model_type(llama.folder.path());
+          }).ends_with("model_type is \"falcon\"; expected \"gpt2\", \"llama\", \"mistral\", \"qwen2\" or \"qwen3\""));
+}
+
+TEST_CASE("llama folders: what halftone does not compute is refused by the name of the key") {
+    changed_folder llama("llama");
+    const auto rope = [&](nlohmann::json parameters) { return llama.said("rope_parameters", parameters); };
+    CHECK(rope({{"rope_type", "yarn"}, {"factor", 2.0}}) ==
+          "rope_parameters's rope_type is \"yarn\"; expected \"default\" or \"llama3\"");
+    CHECK(rope({{"rope_type", "dynamic"}}).ends_with("is \"dynamic\"; expected \"default\" or \"llama3\""));
+    CHECK(rope({{"rope_type", "longrope"}}).ends_with("is \"longrope\"; expected \"default\" or \"llama3\""));
+    CHECK(rope({{"rope_type", "linear"}, {"factor", 2.0}})
+              .ends_with("is \"linear\"; expected \"default\" or \"llama3\""));
+    CHECK(rope({{"rope_type", "llama3"}, {"factor", 2.0}}) == "low_freq_factor is missing");
+    CHECK(rope({{"rope_type", "default"}, {"rope_theta", -1.0}}) == "rope_theta is -1.0; expected a number above 0");
+    CHECK(rope({{"rope_type", "default"}, {"partial_rotary_factor", 0.5}}) ==
+          "partial_rotary_factor is 0.5; expected 1");
+    CHECK(rope({{"full_attention", {{"rope_type", "default"}}}}).ends_with("expected the same for all"));
+    CHECK(rope("yes") == "rope_parameters is \"yes\"; expected an object");
+    CHECK(llama.said("hidden_act", "gelu") == "hidden_act is \"gelu\"; expected \"silu\"");
+    CHECK(llama.said("attention_bias", true) == "attention_bias is true; expected false");
+    CHECK(llama.said("mlp_bias", true) == "mlp_bias is true; expected false");
+    CHECK(llama.said("attention_dropout", 0.5) == "attention_dropout is 0.5; expected 0.0");
+    CHECK(llama.said("quantization_config", {{"bits", 4}}).starts_with("quantization_config is there"));
+    CHECK(llama.said("num_experts", 8).starts_with("num_experts is there"));
+    CHECK(llama.said("num_local_experts", 8).starts_with("num_local_experts is there"));
+    CHECK(llama.said("model_type", "gemma").starts_with("model_type is \"gemma\"; expected"));
+    CHECK(llama.said("vocab_size", nullptr) == "vocab_size is missing, or no integer");
+    CHECK(llama.said("head_dim", 0) == "head_dim is 0; expected 1 to 16777216");
+    CHECK(llama.said("tie_word_embeddings", "yes") == "tie_word_embeddings is \"yes\"; expected true or false");
+    CHECK(llama.said("tie_word_embeddings", true) == "no error");
+
+    changed_folder qwen("qwen2");
+    CHECK(qwen.said("use_sliding_window", true).starts_with("use_sliding_window is true; expected false"));
+    CHECK(qwen.said("layer_types", {"full_attention", "sliding_attention"})
+              .starts_with("layer_types has \"sliding_attention\""));
+    CHECK(qwen.said("sliding_window", 4) == "no error");  // which use_sliding_window turns off
+
+    // A window is given to the calls; a shorter context does without it.
+    changed_folder mistral("mistral");
+    const std::string overlooked =
+        "sliding_window is 5, which ht::nn::llama does not apply by itself: take a context of at most as many tokens, "
+        "or "
+        "give ht::sliding_window to every call and its size to the reader";
+    CHECK(mistral.said("sliding_window", 5) == overlooked);
+    CHECK(mistral.said("sliding_window", 5, {.context = 5}) == "no error");
+    CHECK(mistral.said("sliding_window", 5, {.sliding_window = 5}) == "no error");
+    CHECK(mistral.said("sliding_window", 5, {.sliding_window = 4}) == overlooked);
+    CHECK(mistral.said("sliding_window", nullptr) == "no error");
+    ht::cpu device{{.threads = 1}};
+    mistral.set("sliding_window", 5);
+    ht::nn::llama<ht::full_fp32> windowed{device, config_of("mistral")};
+    CHECK(message_of([&] { ht::load_pretrained(windowed, mistral.folder.path()); }).ends_with(overlooked));
+    CHECK_NOTHROW(ht::load_pretrained(windowed, mistral.folder.path(), 5));
+}
+
+TEST_CASE("llama folders: a folder of another model is refused, whatever its shapes") {
+    ht::cpu device{{.threads = 1}};
+    const auto said = [&](const std::string& name, ht::nn::llama_config c) {
+        ht::nn::llama<ht::full_fp32> model{device, c};
+        const auto before = values_of(model.parameters());
+        const std::string message = message_of([&] { ht::load_pretrained(model, folders / name); });
+        CHECK((values_of(model.parameters()) == before) == (message != "no error"));
+        return message.substr(message.find(" is of another model: ") == std::string::npos
+                                  ? 0
+                                  : message.find(" is of another model: ") + 22);
+    };
+    ht::nn::llama_config c = config_of("llama3");
+    c.rope_theta = 10000, c.rms_norm_eps = 1e-6f;
+    CHECK(said("llama3", c) == "rms_norm_eps is 1e-05, not 1e-06; rope_theta is 500, not 10000");
+    c = config_of("llama3");
+    c.rope_scaling.low_frequency = 2;
+    CHECK(said("llama3", c) == "low_freq_factor is 1, not 2");
+    c = config_of("llama3");
+    c.num_attention_heads = 2, c.num_key_value_heads = 1, c.head_dim = 8;
+    CHECK(said("llama3", c) ==
+          "num_attention_heads is 4, not 2; num_key_value_heads is 2, not 1; head_dim is 4, not 8");
+    c = config_of("llama3");
+    c.max_position_embeddings = 64;
+    CHECK(said("llama3", c) == "max_position_embeddings is 32, not 64");
+    c.max_position_embeddings = 8;
+    CHECK(said("llama3", c) == "no error");
+    CHECK(said("qwen3", config_of("qwen3"))
+              .ends_with("model_type is qwen3, which is an ht::nn::qwen3, not an ht::nn::llama"));
+    CHECK(said("qwen2", config_of("llama3")).starts_with("rms_norm_eps"));
+}
+
+/// Tensors of a folder under new names; an empty name leaves one out.
+template <class Name>
+void copy_renamed(const std::filesystem::path& from, const std::filesystem::path& to, const Name& name) {
+    const ht::tensor_files files(from);
+    std::vector<ht::tensor_source> sources;
+    for (const ht::tensor_info& t : files.tensors()) {
+        for (const std::string& named : name(t.name)) {
+            sources.push_back(
+                {named, t.type, t.shape, [&files, &t](std::byte* at, std::size_t first, std::size_t bytes) {
+                     const auto all = ht::detail::bytes_of_tensor(files, t);
+                     std::copy_n(all.data() + first, bytes, at);
+                 }});
+        }
+    }
+    ht::write_safetensors(to, sources, {});
+}
+
+TEST_CASE("llama folders: files without a prefix, with old constants, and with a tied head that is stored are read") {
+    using names = std::vector<std::string>;
+    ht::cpu device{{.threads = 1}};
+    const support::temporary_folder folder;
+    const auto file = folder.path() / "model.safetensors";
+    ht::nn::llama<ht::full_fp32> expected{device, config_of("llama3")};
+    ht::load_pretrained(expected, folders / "llama3");
+    const auto loads = [&] {
+        ht::nn::llama<ht::full_fp32> model{device, config_of("llama3"), 3};
+        const std::string message = message_of([&] { ht::load_pretrained(model, file); });
+        if (message == "no error") CHECK(values_of(model.parameters()) == values_of(expected.parameters()));
+        return message;
+    };
+    copy_renamed(folders / "llama3", file, [](const std::string& n) { return names{n.substr(6)}; });
+    CHECK(loads() == "no error");
+    copy_renamed(folders / "llama3", file,
+                 [](const std::string& n) { return names{n == "model.embed_tokens.weight" ? "lm_head.weight" : n}; });
+    CHECK(loads() == "no error");
+    copy_renamed(folders / "llama3", file, [](const std::string& n) {
+        return n == "model.embed_tokens.weight" ? names{n, "lm_head.weight"}
+               : n == "model.norm.weight"       ? names{n, "model.layers.0.self_attn.rotary_emb.inv_freq"}
+                                                : names{n};
+    });
+    CHECK(loads() == "no error");
+    copy_renamed(folders / "llama3", file, [](const std::string& n) { return names{"module." + n}; });
+    CHECK(loads().find("missing: model.embed_tokens.weight, ") != std::string::npos);
+    copy_renamed(folders / "llama3", file, [](const std::string& n) {
+        return n.ends_with("0.self_attn.k_proj.weight")   ? names{}
+               : n.ends_with("0.self_attn.q_proj.weight") ? names{n, "extra"}
+                                                          : names{n};
+    });
+    CHECK(loads().ends_with("is of another model: missing: model.layers.0.self_attn.k_proj.weight; unexpected: extra"));
+    // A head of its own beside a configuration that says tied.
+    ht::nn::llama_config untied = config_of("llama3");
+    untied.tie_word_embeddings = false;
+    ht::nn::llama<ht::full_fp32> apart{device, untied, 5};
+    ht::save_pretrained(apart, folder.path() / "apart");
+    std::filesystem::copy_file(folder.path() / "apart" / "model.safetensors", file,
+                               std::filesystem::copy_options::overwrite_existing);
+    CHECK(
+        loads().ends_with("lm_head.weight has other values than model.embed_tokens.weight, so this head was trained "
+                          "apart; load it into a model "
+                          "without tie_word_embeddings"));
+}
+
+}  // namespace io_llama_tests
