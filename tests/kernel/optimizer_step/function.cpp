@@ -44,10 +44,11 @@ TEST_CASE("sgd_step: two steps with momentum within their bound of the definitio
 TEST_CASE("lion_step: a step within its bound of the definition, the copy rounded from the parameter") {
     ht::cpu device{{.threads = 1}};
     support::random data(4);
-    const slabs<lion_rule, float, ht::bfloat16, float, float> s(data, 101);
+    slabs<lion_rule, float, ht::bfloat16, float, float> s(data, 101);
+    s.rule = {.beta1 = 0.95, .beta2 = 0.98};  // neither is the options' own
     const in_doubles before(s);
     ht::lion_step<ht::amp_bf16>(device, s.master.view(), s.copy.view(), s.gradient.const_view(), s.moments[0].view(),
-                                {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.98, .weight_decay = decay});
+                                {.lr = 0.01, .beta1 = 0.95, .beta2 = 0.98, .weight_decay = decay});
     definition<std::decay_t<decltype(s)>> all;
     all.expect(s, before, third, plain);
     all.check();
