@@ -54,7 +54,7 @@ inline void copy_bytes(halftone::cpu& device, std::byte* to, const std::byte* fr
     constexpr extent piece = 262144;
     device.parallel_for((n + piece - 1) / piece, [&](extent i) {
         const auto size = static_cast<std::size_t>(std::min(piece, n - i * piece));
-#if defined(__x86_64__)
+#if HALFTONE_AVX512_BF16
         if (past_caches && device.instruction_set() >= halftone::isa::avx512_bf16)
             return halftone::avx512_bf16::stream_copy(to + i * piece, from + i * piece, size);
 #endif
