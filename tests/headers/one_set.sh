@@ -6,7 +6,7 @@
 # does without.
 #
 #     tests/headers/one_set.sh            AVX2
-#     tests/headers/one_set.sh --full     every set, and a GPT that trains
+#     tests/headers/one_set.sh --full     every set
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cxx=${CXX:-c++}
