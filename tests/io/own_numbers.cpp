@@ -225,6 +225,19 @@ TEST_CASE(
     CHECK(values_of(of_other) == rounded<support::fixed16>(values_of(saved)));
 }
 
+TEST_CASE("checkpoint: a number type that had another size under the same name is refused with both sizes") {
+    ht::detail::tensor_faults faults;
+    ht::detail::own_number_list known;
+    known.add(&ht::value_traits_of<support::float16_e6m9>);
+    const ht::detail::stored_numbers there{ht::dtype::u8, {3, 4}, "float16_e6m9"},
+        here{ht::dtype::u8, {3, 2}, "float16_e6m9"};
+    CHECK_FALSE(faults.fits("up.weight", there, here, true, known));
+    CHECK(
+        refusal([&] { faults.expect_none("a file", "model"); }) ==
+        "a file is of another model: of another shape or type: up.weight, which is float16_e6m9 of 4 bytes (3) there, "
+        "float16_e6m9 of 2 bytes (3) here");
+}
+
 /// A file with a model's parameters, one number of which is another.
 template <class P>
 void write_with(const std::filesystem::path& file, float number) {

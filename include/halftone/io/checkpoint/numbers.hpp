@@ -28,7 +28,10 @@ struct stored_numbers {
 
     std::vector<extent> shape_of_numbers() const { return {shape.begin(), shape.end() - (own.empty() ? 0 : 1)}; }
     std::size_t bytes_of_number() const { return own.empty() ? size_of(type) : static_cast<std::size_t>(shape.back()); }
-    std::string words() const { return (own.empty() ? name(type) : own) + ' ' + shape_text(shape_of_numbers()); }
+    std::string words() const {
+        const std::string numbers = own.empty() ? name(type) : sentence(own, " of ", bytes_of_number(), " bytes");
+        return numbers + ' ' + shape_text(shape_of_numbers());
+    }
 };
 
 /// How the tensor with this name is stored in a file with this metadata.
