@@ -23,6 +23,7 @@
 #include <halftone/io/checkpoint/policy_stamp.hpp>
 #include <halftone/io/fields.hpp>
 #include <halftone/io/npy.hpp>
+#include <halftone/io/pretrained.hpp>
 #include <halftone/io/tensor_files.hpp>
 #include <halftone/optim/optimizer.hpp>
 #include <halftone/scale/grad_scaler.hpp>
@@ -155,12 +156,22 @@ inline void tokens(const std::uint8_t* bytes, std::size_t size) {
     }
 }
 
+/// A config.json of transformers.
+inline void config(const std::uint8_t* bytes, std::size_t size) {
+    const ht::detail::config_reader keys("config.json", text_of(bytes, size));
+    if (keys.has("model_type") && keys["model_type"] == "gpt2") {
+        static_cast<void>(ht::detail::gpt2_config_in(keys));
+    } else {
+        static_cast<void>(ht::detail::read_llama_folder(keys));
+    }
+}
+
 struct target {
     const char* name;
     void (*run)(const std::uint8_t*, std::size_t);
 };
 inline constexpr target all[]{{"safetensors", safetensors}, {"index", index}, {"npy", npy}, {"manifest", manifest},
-                                {"idx", idx}, {"tokens", tokens}};
+                                {"idx", idx}, {"tokens", tokens}, {"config", config}};
 
 /// Runs a target; an exception that is no ht::error ends the program.
 inline void run(const target& t, const std::uint8_t* bytes, std::size_t size) {

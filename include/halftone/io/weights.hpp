@@ -243,14 +243,14 @@ inline std::vector<tensor_source> weight_sources(const store& parameters, const 
                 sources.push_back({piece.name, type, piece.shape, transposed_values(parameters, e, own, type)});
                 continue;
             }
-            const auto values_of = [&parameters, &e, &own, type, of_piece = piece.first](
-                                       std::byte* to, std::size_t first, std::size_t bytes) {
+            const auto values_of_piece = [&parameters, &e, &own, type, of_piece = piece.first](
+                                             std::byte* to, std::size_t first, std::size_t bytes) {
                 const std::size_t each = size_of(type), begin = of_piece + first / each, count = bytes / each;
                 std::vector<std::byte> values(count * own.bytes);
                 read_values(parameters, e, begin, count, values.data());
                 convert_from(own, values.data(), type, to, count);
             };
-            sources.push_back({piece.name, type, piece.shape, values_of});
+            sources.push_back({piece.name, type, piece.shape, values_of_piece});
         }
     }
     return sources;

@@ -10,6 +10,7 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -45,8 +46,11 @@ inline nlohmann::json read_config_json(const std::filesystem::path& file) {
 class config_reader {
   public:
     explicit config_reader(const std::filesystem::path& path)
-        : where_(config_file_of(path).string()), keys_(read_config_json(config_file_of(path))) {
-        if (!keys_.is_object()) fail<safetensors_error>(where_, ": ", "is no object");
+        : config_reader(config_file_of(path).string(), read_small_file(config_file_of(path), most_header_bytes)) {}
+    /// From a file's text; `where` begins the messages.
+    config_reader(const std::string& where, std::string_view text)
+        : where_(where), keys_(parse_json<safetensors_error>(where, text)) {
+        if (!keys_.is_object()) fail<safetensors_error>(where_, ": is no object");
     }
 
     const std::string& where() const { return where_; }

@@ -132,15 +132,7 @@ struct gpt2_file_names {
     }
 };
 
-}  // namespace detail
-
-/// The sizes of a GPT-2 from its config.json; `path` is this file or its folder. Throws io_error, and safetensors_error for
-/// the configuration of another model, and for what ht::nn::gpt does not compute: another activation than gelu_new, which
-/// transformers also calls gelu_fast, gelu_accurate, gelu_pytorch_tanh and gelu_python_tanh, another width of the perceptron
-/// than four times the model's, another epsilon than 1e-5, an untied head, cross-attention, scores that are not scaled by the
-/// square root of the head's size.
-inline nn::gpt_config read_gpt2_config(const std::filesystem::path& path) {
-    const detail::config_reader config(path);
+inline nn::gpt_config gpt2_config_in(const config_reader& config) {
     if (!config.has("model_type") || config["model_type"] != "gpt2")
         fail<safetensors_error>(config.where(), ": ", "model_type is not \"gpt2\"");
     constexpr extent most = extent{1} << 24;
@@ -160,6 +152,17 @@ inline nn::gpt_config read_gpt2_config(const std::filesystem::path& path) {
     config.expect("scale_attn_by_inverse_layer_idx", false);
     config.expect("add_cross_attention", false);
     return c;
+}
+
+}  // namespace detail
+
+/// The sizes of a GPT-2 from its config.json; `path` is this file or its folder. Throws io_error, and safetensors_error for
+/// the configuration of another model, and for what ht::nn::gpt does not compute: another activation than gelu_new, which
+/// transformers also calls gelu_fast, gelu_accurate, gelu_pytorch_tanh and gelu_python_tanh, another width of the perceptron
+/// than four times the model's, another epsilon than 1e-5, an untied head, cross-attention, scores that are not scaled by the
+/// square root of the head's size.
+inline nn::gpt_config read_gpt2_config(const std::filesystem::path& path) {
+    return detail::gpt2_config_in(detail::config_reader(path));
 }
 
 namespace detail {

@@ -72,10 +72,11 @@ inline void read_llama_rope(const config_reader& config, nn::llama_config& c) {
     const double turned = config.positive(rope, "partial_rotary_factor", config.positive("partial_rotary_factor", 1));
     if (turned != 1) fail<safetensors_error>(config.where(), ": ", "partial_rotary_factor is ", turned, "; expected 1");
     if (type == "llama3") {
-        c.rope_scaling = {.factor = config.positive(rope, "factor", std::nullopt),
-                          .low_frequency = config.positive(rope, "low_freq_factor", std::nullopt),
-                          .high_frequency = config.positive(rope, "high_freq_factor", std::nullopt),
-                          .original_context = config.positive(rope, "original_max_position_embeddings", std::nullopt)};
+        c.rope_scaling =
+            rotary_scaling{.factor = config.positive(rope, "factor", std::nullopt),
+                           .low_frequency = config.positive(rope, "low_freq_factor", std::nullopt),
+                           .high_frequency = config.positive(rope, "high_freq_factor", std::nullopt),
+                           .original_context = config.positive(rope, "original_max_position_embeddings", std::nullopt)};
     } else if (type != "default") {
         fail<safetensors_error>(config.where(), ": ", key, "'s rope_type is ", shown(type.dump()),
                                 "; expected \"default\" or \"llama3\"");
@@ -107,8 +108,7 @@ inline extent read_llama_window(const config_reader& config, const std::string& 
     return has_window ? config.size("sliding_window", most) : 0;
 }
 
-inline llama_folder read_llama_folder(const std::filesystem::path& path) {
-    const config_reader config(path);
+inline llama_folder read_llama_folder(const config_reader& config) {
     llama_folder all;
     const auto type = config.has("model_type") ? config["model_type"] : nlohmann::json();
     if (type != "llama" && type != "mistral" && type != "qwen2" && type != "qwen3")
@@ -158,7 +158,7 @@ inline void check_llama_window(const std::string& where, const llama_folder& the
 /// silu, attention_bias and mlp_bias, dropout of attention, sliding windows of some layers, experts, quantised weights; argument_error for
 /// a context beyond max_position_embeddings.
 inline nn::llama_config read_llama_config(const std::filesystem::path& path, const read_llama_options& options = {}) {
-    detail::llama_folder there = detail::read_llama_folder(path);
+    detail::llama_folder there = detail::read_llama_folder(detail::config_reader(path));
     nn::llama_config& c = there.sizes;
     const std::string where = detail::config_file_of(path).string();
     if (options.context < 0 || options.context > c.max_position_embeddings)
@@ -174,7 +174,7 @@ namespace detail {
 /// Throws safetensors_error if a config.json is of a model that nn::llama does not compute, or of another than this one.
 inline void check_llama_folder(const std::filesystem::path& file, const nn::llama_config& model, bool normalises_heads,
                                extent window) {
-    const llama_folder there = read_llama_folder(file);
+    const llama_folder there = read_llama_folder(config_reader(file));
     const nn::llama_config& c = there.sizes;
     const std::string where = file.string();
     if (normalises_heads != (there.model_type == "qwen3"))
@@ -210,9 +210,9 @@ inline void check_llama_folder(const std::filesystem::path& file, const nn::llam
 /// How files store a Llama.
 class llama_file_names {
   public:
-    /// Of new files.
+    /// The names in files that are written.
     explicit llama_file_names(const nn::llama_config& config) : config_(config) {}
-    /// Of these, with the prefix "model." or without, the table under its own name or under the head's.
+    /// The names in these files: with the prefix "model." or without, the table under its own name or under the head's.
     llama_file_names(const nn::llama_config& config, const tensor_files& files) : config_(config) {
         if (files.find("embed_tokens.weight") != nullptr || files.find("norm.weight") != nullptr) prefix_.clear();
         if (config.tie_word_embeddings && files.find(table()) == nullptr && files.find(head) != nullptr) table_ = head;
@@ -363,7 +363,8 @@ void save_pretrained(const nn::llama<P, Norm>& model, const std::filesystem::pat
     nlohmann::json config = detail::llama_config_of(c, normalises_heads);
     if (!options.like.empty()) {
         const auto file = detail::config_file_of(options.like);
-        detail::check_llama_folder(file, c, normalises_heads, detail::read_llama_folder(file).sliding_window);
+        detail::check_llama_folder(file, c, normalises_heads,
+                                   detail::read_llama_folder(detail::config_reader(file)).sliding_window);
         config = detail::config_like(options.like);
     }
     const detail::llama_file_names names(c);
