@@ -130,6 +130,43 @@ TEST_CASE("weights: other names, and what a file may lack") {
     CHECK(third.gain.master()(0) != first.gain.master()(0));
 }
 
+TEST_CASE("weights: a parameter may be several tensors of a file, rows behind rows, at once or one at a time") {
+    const support::temporary_folder folder;
+    const auto file = folder.path() / "m.safetensors";
+    const auto of_rows = [](std::vector<ht::extent> rows) {
+        return [rows](const std::string& path) {
+            std::vector<ht::weight_piece> pieces;
+            if (path == "fc.weight") {
+                for (const ht::extent n : rows) pieces.push_back({"fc." + std::to_string(pieces.size()), n});
+            }
+            return pieces;
+        };
+    };
+    const auto round = [&]<class P>() {
+        const model<P> first(1);
+        ht::save_weights(first, file, {.pieces = of_rows({13, 1, 56})});
+        const ht::safetensors_file saved(file);
+        CHECK(saved.tensors().size() == 5);
+        CHECK(saved.find("fc.1")->shape == std::vector<ht::extent>{1, 5});
+        for (const bool is_one : {false, true}) {
+            model<P> second(2);
+            ht::load_weights(second, file, {.pieces = of_rows({13, 1, 56}), .one_at_a_time = is_one});
+            CHECK(first.bytes() == second.bytes());
+        }
+    };
+    round.operator()<ht::amp_bf16>();
+    round.operator()<ht::with_split_master<ht::amp_bf16>>();
+    model<ht::amp_bf16> third(3);
+    const auto before = third.bytes();
+    CHECK_THROWS_WITH_AS(ht::load_weights(third, file, {.pieces = of_rows({13, 2, 56})}),
+                         "weights: the pieces of fc.weight have 71 rows of 70", ht::argument_error);
+    for (const bool is_one : {false, true}) {
+        CHECK_THROWS_AS(ht::load_weights(third, file, {.pieces = of_rows({14, 56}), .one_at_a_time = is_one}),
+                        ht::safetensors_error);
+        CHECK(third.bytes() == before);
+    }
+}
+
 TEST_CASE("weights: a tensor of a type that halftone lacks is refused if a parameter needs it, and ignored otherwise") {
     const support::temporary_folder folder;
     const model<ht::amp_bf16> first(1);
