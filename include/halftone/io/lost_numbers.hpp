@@ -49,6 +49,9 @@ inline std::optional<double> first_lost(const value_traits& there, const std::by
     for (std::size_t done = 0; done < count; done += piece) {
         const std::size_t some = std::min(piece, count - done);
         there.to_doubles(from + done * there.bytes, some, before.data());
+        // Most pieces have no number that could be lost, and are not converted back.
+        const auto holds = [&here](double x) { return -here.max <= x && x <= here.max; };
+        if (std::all_of(before.begin(), before.begin() + static_cast<std::ptrdiff_t>(some), holds)) continue;
         here.to_doubles(to + done * here.bytes, some, after.data());
         for (std::size_t i = 0; i < some; ++i) {
             if (is_lost(before[i], after[i], here)) return before[i];
