@@ -2,16 +2,17 @@
 /// \file
 /// GPT-2 in transformers' files (golden/gpt2, golden/gpt2.py): logits, loss and gradients of the loaded model, the way back,
 /// and configurations and files of other models.
-#include <doctest/doctest.h>
-
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+
+#include <doctest/doctest.h>
 
 #include <halftone/amp.hpp>
 #include <halftone/io/pretrained/gpt2.hpp>
 #include <halftone/tensor/host_tensor.hpp>
 
+#include "io/pretrained_checks.hpp"
 #include "nn/golden_model.hpp"
 #include "nn/layers.hpp"
 #include "support/temporary_folder.hpp"
@@ -19,6 +20,7 @@
 namespace io_gpt2_tests {
 
 namespace ht = halftone;
+using pretrained_checks::text_of;
 using namespace golden_model;
 
 const std::filesystem::path golden_folder = std::filesystem::path(HALFTONE_TEST_DATA) / "gpt2";
@@ -55,18 +57,9 @@ void is_as_transformers_has_it() {
     check_gradients<P>(model.parameters(), sink, golden);
 }
 
-std::string text_of(const std::filesystem::path& file) {
-    std::ifstream in(file, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-}
 template <class F>
 std::string message_of(const F& f) {
-    try {
-        f();
-    } catch (const ht::safetensors_error& e) {
-        return e.what();
-    }
-    return "no error";
+    return pretrained_checks::message_of<ht::safetensors_error>(f);
 }
 
 TEST_CASE("gpt2: the logits, loss and gradients of transformers, in float32 and, with at most twice the error, in bfloat16") {

@@ -11,29 +11,18 @@
 
 #include <halftone/io/pretrained.hpp>
 
+#include "io/pretrained_checks.hpp"
 #include "nn/llama_checks.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace io_llama_tests {
 
 namespace ht = halftone;
+using pretrained_checks::message_of, pretrained_checks::text_of;
 using namespace llama_test;
 
 const std::filesystem::path folders = std::filesystem::path(HALFTONE_TEST_DATA) / "llama_folders";
 
-std::string text_of(const std::filesystem::path& file) {
-    std::ifstream in(file, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-}
-template <class F>
-std::string message_of(const F& f) {
-    try {
-        f();
-    } catch (const ht::error& e) {
-        return e.what();
-    }
-    return "no error";
-}
 std::vector<float> values_of(const ht::store& parameters) {
     std::vector<float> all;
     for (const ht::store::entry& e : parameters.entries()) {

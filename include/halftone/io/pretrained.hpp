@@ -24,7 +24,7 @@ inline std::string read_model_type(const std::filesystem::path& path) {
     for (const char* const known : {"gpt2", "llama", "mistral", "qwen2", "qwen3"}) {
         if (type == known) return known;
     }
-    fail<safetensors_error>(config.where(), ": ", "model_type is ", detail::shown(type.dump()),
+    fail<safetensors_error>(config.where(), ": model_type is ", detail::shown(type.dump()),
                             R"(; expected "gpt2", "llama", "mistral", "qwen2" or "qwen3")");
 }
 

@@ -180,6 +180,17 @@ struct name_list {
     std::string all() const { return count <= 8 ? text : text + " and " + std::to_string(count - 8) + " more"; }
 };
 
+/// Adds a list of names to a sentence of faults, unless it is empty.
+inline void say(std::string& faults, const char* what, const name_list& list, const char* remedy = "") {
+    if (list.count != 0) faults += (faults.empty() ? "" : "; ") + std::string(what) + list.all() + remedy;
+}
+/// Adds a tensor to a list if it has a number that was lost when its numbers were converted.
+inline void note_lost(name_list& lost, const std::string& tensor, const value_traits& there, const std::byte* from,
+                      const value_traits& here, const std::byte* to, std::size_t count) {
+    if (const auto x = first_lost(there, from, here, to, count))
+        lost.add(sentence(tensor, ", ", *x, " for a ", here.name));
+}
+
 /// A tensor of a file that is a parameter, or consecutive rows of one.
 struct stored_piece {
     std::string name;
@@ -293,6 +304,7 @@ namespace detail {
 /// A tensor of a file and what it holds of a model.
 struct matched_tensor {
     std::size_t entry;
+    const value_traits* own;  ///< the type of the parameter's values
     const tensor_info* from;
     stored_piece piece;
 };
@@ -318,7 +330,7 @@ inline std::vector<matched_tensor> match_tensors(const store& parameters, const 
                                      : !own.is_own || there != own.name || t->type != saved_dtype(own)) {
                 mismatched.add(piece.name + ", which is " + (there.empty() ? name(t->type) : there) + " there");
             } else {
-                matches.push_back({i, t, piece});
+                matches.push_back({i, &own, t, piece});
             }
         }
     }
@@ -326,12 +338,9 @@ inline std::vector<matched_tensor> match_tensors(const store& parameters, const 
         if (used.count(t.name) == 0 && !(o.ignored && o.ignored(t.name))) unexpected.add(t.name);
     }
     std::string faults;
-    const auto say = [&faults](const char* what, const name_list& list) {
-        if (list.count != 0) faults += (faults.empty() ? "" : "; ") + std::string(what) + list.all();
-    };
-    if (o.matching != name_matching::any) say("missing: ", missing);
-    if (o.matching == name_matching::exact) say("unexpected: ", unexpected);
-    say("of another shape or type: ", mismatched);
+    if (o.matching != name_matching::any) say(faults, "missing: ", missing);
+    if (o.matching == name_matching::exact) say(faults, "unexpected: ", unexpected);
+    say(faults, "of another shape or type: ", mismatched);
     if (faults.empty() && matches.empty()) faults = "no tensor has the name of a parameter";
     if (!faults.empty()) fail<safetensors_error>("load_weights: ", where, " is of another model: ", faults);
     return matches;
@@ -341,8 +350,7 @@ inline std::vector<matched_tensor> match_tensors(const store& parameters, const 
 /// to `lost`.
 inline std::vector<std::byte> values_of_tensor(const store& parameters, const tensor_files& files,
                                                const matched_tensor& m, name_list& lost) {
-    const store_entry& e = parameters.entries()[m.entry];
-    const value_traits& own = saved_type(parameters.groups()[e.group], e);
+    const value_traits& own = *m.own;
     std::vector<std::byte> values(m.piece.count * own.bytes);
     if (m.from->type == saved_dtype(own)) {
         files.read(*m.from, values.data());
@@ -350,10 +358,10 @@ inline std::vector<std::byte> values_of_tensor(const store& parameters, const te
         std::vector<std::byte> stored(static_cast<std::size_t>(m.from->bytes));
         files.read(*m.from, stored.data());
         convert_to(own, m.from->type, stored.data(), values.data(), m.piece.count);
-        if (const auto x = first_lost(traits_of(m.from->type), stored.data(), own, values.data(), m.piece.count))
-            lost.add(sentence(m.from->name, ", ", *x, " for a ", own.name));
+        note_lost(lost, m.from->name, traits_of(m.from->type), stored.data(), own, values.data(), m.piece.count);
     }
     if (!m.piece.is_transposed) return values;
+    const store_entry& e = parameters.entries()[m.entry];
     return transposed_bytes(values.data(), static_cast<std::size_t>(e.shape[1]), static_cast<std::size_t>(e.shape[0]),
                             own.bytes);
 }
@@ -373,9 +381,7 @@ inline void load_weights_of(store& parameters, const tensor_files& files, const 
     };
     if (o.one_at_a_time) {
         for (const matched_tensor& m : matches) {
-            const value_traits& own =
-                saved_type(parameters.groups()[parameters.entries()[m.entry].group], parameters.entries()[m.entry]);
-            if (m.from->type != saved_dtype(own) && may_lose(traits_of(m.from->type), own))
+            if (m.from->type != saved_dtype(*m.own) && may_lose(traits_of(m.from->type), *m.own))
                 static_cast<void>(values_of_tensor(parameters, files, m, lost));
         }
         check_lost();

@@ -13,7 +13,8 @@ HALFTONE_OUT_OF_LINE cpu::cpu(const cpu_options& options)
       workspace_(*memory_, options.workspace),
       set_(options.instruction_set ? *options.instruction_set : default_isa()) {
     memory_->set_arenas(options.arenas);
-    detail::check_isa("cpu: its instruction set is", set_);
+    if (options.instruction_set)
+        detail::check_isa("cpu: its instruction set is", set_);  // default_isa has checked the other
     if (options.threads < 0 || options.threads > 4096)
         fail<argument_error>("cpu: ", options.threads, " threads; expected 0 (all cores) to 4096");
     if (options.executor == nullptr) {

@@ -33,7 +33,7 @@ HALFTONE_OUT_OF_LINE isa default_isa() {
         if (best != nullptr && set > preferred) break;
         best = &set;
     }
-    detail::check_isa("isa: HALFTONE_ONE_SET compiled", *best);
+    if (*best > preferred) detail::check_isa("isa: HALFTONE_ONE_SET compiled", *best);
     return *best;
 }
 

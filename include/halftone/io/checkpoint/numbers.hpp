@@ -101,18 +101,14 @@ struct tensor_faults {
     void convert(const std::string& tensor, const stored_numbers& there, const std::byte* from,
                  const stored_numbers& here, std::byte* to, std::size_t count, const own_number_list& known) {
         convert_numbers(there, from, here, to, count, known);
-        const value_traits& type = *traits_of(here, known);
-        if (const auto x = first_lost(*traits_of(there, known), from, type, to, count))
-            lost.add(sentence(tensor, ", ", *x, " for a ", type.name));
+        note_lost(lost, tensor, *traits_of(there, known), from, *traits_of(here, known), to, count);
     }
     /// Throws checkpoint_error if there are any.
     void expect_none(const std::string& where, const std::string& part) const {
         std::string faults;
-        const auto say = [&faults](const char* what, const name_list& list, const char* remedy = "") {
-            if (list.count != 0) faults += (faults.empty() ? "" : "; ") + std::string(what) + list.all() + remedy;
-        };
-        say("missing: ", missing), say("unexpected: ", unexpected), say("of another shape or type: ", differing);
-        say("numbers of a type that this program does not know: ", unknown,
+        say(faults, "missing: ", missing), say(faults, "unexpected: ", unexpected);
+        say(faults, "of another shape or type: ", differing);
+        say(faults, "numbers of a type that this program does not know: ", unknown,
             "; load it with .own_numbers = {&ht::value_traits_of<T>} of it");
         if (!faults.empty()) fail<checkpoint_error>(where, " is of another ", part, ": ", faults);
         if (lost.count != 0)

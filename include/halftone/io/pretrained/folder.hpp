@@ -37,9 +37,6 @@ namespace detail {
 inline std::filesystem::path config_file_of(const std::filesystem::path& path) {
     return std::filesystem::is_directory(path) ? path / "config.json" : path;
 }
-inline nlohmann::json read_config_json(const std::filesystem::path& file) {
-    return parse_json<safetensors_error>(file.string(), read_small_file(file, most_header_bytes));
-}
 
 /// A config.json, or its folder's, of which keys are asked for one by one. All functions throw safetensors_error, with the file and
 /// the key, for a value that is not of the kind asked for; the constructor throws io_error, too. A key whose value is null is not there.
@@ -56,6 +53,7 @@ class config_reader {
     const std::string& where() const { return where_; }
     bool has(const char* key) const { return keys_.contains(key) && !keys_[key].is_null(); }
     const nlohmann::json& operator[](const char* key) const { return keys_[key]; }
+    const nlohmann::json& keys() const { return keys_; }
 
     /// An integer from 1 to `most`.
     extent size(const char* key, extent most) const {
@@ -166,7 +164,7 @@ inline void write_text(const std::filesystem::path& path, const std::string& tex
 
 /// The configuration of the folder that a model is saved like, without what describes that folder's weights.
 inline nlohmann::json config_like(const std::filesystem::path& like) {
-    nlohmann::json config = read_config_json(config_file_of(like));
+    nlohmann::json config = config_reader(like).keys();
     for (const char* const of_weights : {"dtype", "torch_dtype", "quantization_config"}) config.erase(of_weights);
     return config;
 }

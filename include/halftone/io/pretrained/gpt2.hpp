@@ -4,7 +4,7 @@
 /// model.safetensors, or of several files with an index.
 ///
 ///     ht::nn::gpt<ht::amp_bf16> model{device, ht::read_gpt2_config("gpt2")};      // a folder, or its config.json
-///     ht::load_pretrained(model, "gpt2");                                               // a folder, a .safetensors file or an index
+///     ht::load_pretrained(model, "gpt2");                                         // a folder, a .safetensors file or an index
 ///     ht::save_pretrained(model, "tuned", {.like = "gpt2"});      // transformers: GPT2LMHeadModel.from_pretrained("tuned")
 ///
 /// transformers' names and halftone's paths:
@@ -134,7 +134,7 @@ struct gpt2_file_names {
 
 inline nn::gpt_config gpt2_config_in(const config_reader& config) {
     if (!config.has("model_type") || config["model_type"] != "gpt2")
-        fail<safetensors_error>(config.where(), ": ", "model_type is not \"gpt2\"");
+        fail<safetensors_error>(config.where(), ": model_type is not \"gpt2\"");
     constexpr extent most = extent{1} << 24;
     nn::gpt_config c;
     c.vocabulary = config.size("vocab_size", most);

@@ -70,7 +70,7 @@ inline void read_llama_rope(const config_reader& config, nn::llama_config& c) {
     c.rope_theta = config.positive(rope, "rope_theta", config.positive("rope_theta", 10000));
     const auto type = rope.value("rope_type", rope.value("type", nlohmann::json("default")));
     const double turned = config.positive(rope, "partial_rotary_factor", config.positive("partial_rotary_factor", 1));
-    if (turned != 1) fail<safetensors_error>(config.where(), ": ", "partial_rotary_factor is ", turned, "; expected 1");
+    if (turned != 1) fail<safetensors_error>(config.where(), ": partial_rotary_factor is ", turned, "; expected 1");
     if (type == "llama3") {
         c.rope_scaling =
             rotary_scaling{.factor = config.positive(rope, "factor", std::nullopt),
@@ -94,15 +94,15 @@ inline extent read_llama_window(const config_reader& config, const std::string& 
     const bool is_qwen = model_type.starts_with("qwen");
     if (is_qwen && config.flag("use_sliding_window", false))
         fail<safetensors_error>(
-            config.where(), ": ",
-            "use_sliding_window is true; expected false, as layers of ht::nn::llama have one window or none");
+            config.where(),
+            ": use_sliding_window is true; expected false, as layers of ht::nn::llama have one window or none");
     const bool has_window = !is_qwen && config.has("sliding_window");
     if (config.has("layer_types")) {
         const char* const one = has_window ? "sliding_attention" : "full_attention";
         for (const auto& type : config["layer_types"]) {
             if (type != one)
-                fail<safetensors_error>(config.where(), ": ", "layer_types has ", shown(type.dump()), "; expected \"",
-                                        one, "\" for all layers");
+                fail<safetensors_error>(config.where(), ": layer_types has ", shown(type.dump()), "; expected \"", one,
+                                        "\" for all layers");
         }
     }
     return has_window ? config.size("sliding_window", most) : 0;
@@ -112,7 +112,7 @@ inline llama_folder read_llama_folder(const config_reader& config) {
     llama_folder all;
     const auto type = config.has("model_type") ? config["model_type"] : nlohmann::json();
     if (type != "llama" && type != "mistral" && type != "qwen2" && type != "qwen3")
-        fail<safetensors_error>(config.where(), ": ", "model_type is ", shown(type.dump()),
+        fail<safetensors_error>(config.where(), ": model_type is ", shown(type.dump()),
                                 "; expected \"llama\", \"mistral\", \"qwen2\" or \"qwen3\"");
     all.model_type = type;
     for (const char* const key : {"quantization_config", "num_experts", "num_local_experts"}) {
@@ -288,7 +288,6 @@ void load_pretrained(nn::llama<P, Norm>& model, const std::filesystem::path& pat
     const auto is_ignored = [&c, &names](const std::string& name) {
         return (c.tie_word_embeddings && name == names.head) || name.ends_with(".rotary_emb.inv_freq");
     };
-    model.parameters().check_committed();
     detail::load_weights_of(model.parameters(), files, path.string(),
                             {.names = names,
                              .ignored = is_ignored,

@@ -27,6 +27,7 @@ void wide_step_elements(const optimizer_step_arguments<Rule, Param, Copy, Accumu
     Param* const master = run.of(a.master);
     Copy* const copy = run.of(a.copy);
     float* const average = run.of(a.average);
+    const float average_weight = average_weight_of(a.average_decay, *a.step);
     for (extent i = 0; i < run.count; ++i) {
         double m[Rule::moments] = {};
         if (Keeps) {
@@ -49,8 +50,7 @@ void wide_step_elements(const optimizer_step_arguments<Rule, Param, Copy, Accumu
         }
         const auto stored = static_cast<double>(master[i]);
         if (copy != nullptr) copy[i] = halftone::detail::round_double<Copy, CopyRounding>(stored);
-        if (average != nullptr)
-            average[i] += (static_cast<float>(stored) - average[i]) * average_weight_of(a.average_decay, *a.step);
+        if (average != nullptr) average[i] += (static_cast<float>(stored) - average[i]) * average_weight;
     }
 }
 
