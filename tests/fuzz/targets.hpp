@@ -5,6 +5,7 @@
 ///     fuzz::all                 // {"safetensors", function}, ...
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -19,6 +20,7 @@
 
 #include <halftone/data/idx.hpp>
 #include <halftone/data/token_file.hpp>
+#include <halftone/data/tokenizer.hpp>
 #include <halftone/io/checkpoint/manifest.hpp>
 #include <halftone/io/checkpoint/policy_stamp.hpp>
 #include <halftone/io/fields.hpp>
@@ -166,12 +168,26 @@ inline void config(const std::uint8_t* bytes, std::size_t size) {
     }
 }
 
+/// A tokenizer.json, and what it makes of a text: its decoded ids are the text where it is no more than bytes and pairs.
+inline void tokenizer(const std::uint8_t* bytes, std::size_t size) {
+    const auto tokenizer = ht::tokenizer::from_json("tokenizer.json", text_of(bytes, size));
+    const std::string text = "a  b<s>\n\xC3\xA9 1's ab\xE4\xB8\xAD\xFF" + std::string(text_of(bytes, std::min<std::size_t>(size, 200)));
+    for (const bool special : {false, true}) {
+        const auto ids = tokenizer.encode(text, {.allow_special = special});
+        for (const std::int32_t id : ids) {
+            if (id < 0 || id >= tokenizer.size()) __builtin_trap();
+        }
+        const std::string back = tokenizer.decode(ids);
+        if (ht::detail::unicode::first_invalid(back.data(), back.data() + back.size()) != back.data() + back.size()) __builtin_trap();
+    }
+}
+
 struct target {
     const char* name;
     void (*run)(const std::uint8_t*, std::size_t);
 };
 inline constexpr target all[]{{"safetensors", safetensors}, {"index", index}, {"npy", npy}, {"manifest", manifest},
-                                {"idx", idx}, {"tokens", tokens}, {"config", config}};
+                                {"idx", idx}, {"tokens", tokens}, {"config", config}, {"tokenizer", tokenizer}};
 
 /// Runs a target; an exception that is no ht::error ends the program.
 inline void run(const target& t, const std::uint8_t* bytes, std::size_t size) {

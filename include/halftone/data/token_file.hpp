@@ -37,6 +37,12 @@ enum class token_format {
     nano_gpt,
 };
 
+namespace detail::llm_c {
+/// The beginning of llm.c's files, in numbers of 32 bits, and what stands there for tokens of 16 and of 32 bits.
+inline constexpr std::uint64_t header_bytes = 1024;
+inline constexpr std::int32_t magic_16 = 20240520, version_16 = 1, magic_32 = 20240801, version_32 = 7;
+}  // namespace detail::llm_c
+
 /// How a token file is opened.
 struct token_file_options {
     extent vocabulary = 50257;  ///< every id must be below it, for which the file is read once; 0: not checked
@@ -95,9 +101,6 @@ class token_file {
     }
 
   private:
-    static constexpr std::int32_t magic_16 = 20240520, magic_32 = 20240801;
-    static constexpr std::uint64_t header_bytes = 1024;
-
     static std::int32_t number_of(const unsigned char* b) {
         return static_cast<std::int32_t>(std::uint32_t{b[0]} | std::uint32_t{b[1]} << 8 | std::uint32_t{b[2]} << 16 |
                                          std::uint32_t{b[3]} << 24);
@@ -115,6 +118,7 @@ class token_file {
         return magic >= 20240101 && magic <= 20241231 ? token_format::llm_c : token_format::nano_gpt;
     }
     void read_header() {
+        using namespace detail::llm_c;
         if (file_.size() < header_bytes) {
             fail<data_error>("token_file: ", file_.name(), " has ", file_.size(), " bytes; expected a header of ",
                              header_bytes);
@@ -124,10 +128,9 @@ class token_file {
             fail<data_error>("token_file: ", file_.name(), " begins with the number ", magic, "; expected ", magic_16,
                              " or ", magic_32, ", those of llm.c's token files");
         }
-        if (version != (magic == magic_16 ? 1 : 7)) {
-            fail<data_error>("token_file: ", file_.name(), " is of version ", version, "; expected ",
-                             magic == magic_16 ? 1 : 7);
-        }
+        const std::int32_t expected_version = magic == magic_16 ? version_16 : version_32;
+        if (version != expected_version)
+            fail<data_error>("token_file: ", file_.name(), " is of version ", version, "; expected ", expected_version);
         width_ = magic == magic_16 ? 2 : 4;
         header_ = header_bytes;
         if (count < 1) fail<data_error>("token_file: ", file_.name(), " says ", count, " tokens; expected 1 or more");

@@ -49,6 +49,7 @@ inline int open_to_write(const std::filesystem::path& path) {
     return ::_wopen(path.c_str(), _O_BINARY | _O_CREAT | _O_TRUNC | _O_WRONLY, _S_IREAD | _S_IWRITE);
 }
 inline int flush_file(int file) { return ::_commit(file); }
+inline int seek_to_beginning(int file) { return ::_lseeki64(file, 0, SEEK_SET) == 0 ? 0 : -1; }
 inline std::ptrdiff_t write_some(int file, const void* from, std::size_t bytes) {
     return ::_write(file, from, static_cast<unsigned>(bytes));
 }
@@ -58,6 +59,7 @@ inline int open_to_write(const std::filesystem::path& path) {
     return ::open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666);
 }
 inline int flush_file(int file) { return ::fsync(file); }
+inline int seek_to_beginning(int file) { return ::lseek(file, 0, SEEK_SET) == 0 ? 0 : -1; }
 inline std::ptrdiff_t write_some(int file, const void* from, std::size_t bytes) { return ::write(file, from, bytes); }
 /// Makes the names in a folder durable.
 inline void flush_folder(const std::filesystem::path& folder) {
@@ -133,6 +135,16 @@ class durable_file {
             if (put <= 0) fail_io("write", written_, put < 0 ? errno : ENOSPC);
             at += put, bytes -= static_cast<std::size_t>(put);
         }
+    }
+    /// Writes over the first bytes of the file, after which it can only be committed: for a header that tells what follows. checksum()
+    /// does not count them. Throws io_error.
+    void replace_beginning(const void* from, std::size_t bytes) {
+        if (seek_to_beginning(file_) != 0) fail_io("write", written_, errno);
+        const std::uint64_t size = size_;
+        const crc32 sum = sum_;
+        write(from, bytes);
+        size_ = size;
+        sum_ = sum;
     }
     /// The bytes written so far, and their CRC-32.
     std::uint64_t size() const { return size_; }

@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Tokenizers against tokenizers 0.23.3 (tests/golden/tokenizer.py), byte pairs against their plain definition, what is refused, and
+/// files of tokens made from texts.
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <random>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <halftone/data/data_loader.hpp>
+#include <halftone/data/tokenize.hpp>
+#include <halftone/data/tokenizer.hpp>
+#include <halftone/exec/cpu/cpu.hpp>
+#include <halftone/io/crc32.hpp>
+
+#include "support/temporary_folder.hpp"
+
+namespace data_tokenizer_tests {
+
+namespace ht = halftone;
+namespace fs = std::filesystem;
+using json = nlohmann::json;
+using ids = std::vector<std::int32_t>;
+
+const std::vector<std::string> names{"gpt2",   "prefix_space",    "llama3",    "qwen2", "qwen3_5",    "cases",       "deepseek",
+                                     "digits", "digits_together", "few_bytes", "bert",  "bert_cased", "bert_accents"};
+
+std::string contents(const fs::path& path) {
+    std::ifstream in(path, std::ios::binary);
+    REQUIRE_MESSAGE(in, path.string());
+    return {std::istreambuf_iterator<char>(in), {}};
+}
+json golden(const std::string& name) {
+    return json::parse(contents(fs::path(HALFTONE_TEST_DATA) / "tokenizers" / (name + ".json")));
+}
+ht::tokenizer made_of(const json& file, const ht::tokenizer_options& options = {}) {
+    return ht::tokenizer::from_json("tokenizer.json", file.dump(), options);
+}
+std::string message_of(const json& file, const ht::tokenizer_options& options = {}) {
+    try {
+        made_of(file, options);
+    } catch (const ht::data_error& e) {
+        return e.what();
+    }
+    return "no error";
+}
+
+TEST_CASE("tokenizer: ids and texts of every kind are those of tokenizers") {
+    const auto texts = golden("texts").get<std::vector<std::string>>();
+    for (const std::string& name : names) {
+        CAPTURE(name);
+        const json expected = golden(name);
+        const ht::tokenizer tokenizer = made_of(expected["tokenizer"]);
+        for (std::size_t i = 0; i < texts.size(); ++i) {
+            CAPTURE(texts[i]);
+            const json& of = expected["cases"][i];
+            const auto found = tokenizer.encode(texts[i], {.allow_special = true});
+            CHECK(found == of["ids"].get<ids>());
+            CHECK(tokenizer.encode(texts[i]) == of.value("plain", of["ids"]).get<ids>());
+            CHECK(tokenizer.decode(found) == of.value("back", texts[i]));
+            CHECK(tokenizer.decode(found, {.skip_special_tokens = true}) == of.value("back_without", texts[i]));
+
+            std::string streamed;  // token by token
+            ht::decode_stream stream{tokenizer};
+            for (const std::int32_t id : found) {
+                const std::string text = stream(id);
+                CHECK(ht::detail::unicode::first_invalid(text.data(), text.data() + text.size()) == text.data() + text.size());
+                streamed += text;
+            }
+            CHECK(streamed + stream.finish() == of.value("back", texts[i]));
+        }
+    }
+}
+
+TEST_CASE("tokenizer: many texts of many tokenizers, where HALFTONE_TOKENIZERS is a folder of tests/golden/tokenizer.py --large") {
+    const char* const folder = std::getenv("HALFTONE_TOKENIZERS");
+    if (folder == nullptr) return;
+    const std::string texts = contents(fs::path(folder) / "texts");
+    const auto number = [](const std::string& in, std::size_t& at) {
+        std::uint32_t value = 0;
+        for (int i = 0; i < 4; ++i) value |= std::uint32_t{static_cast<unsigned char>(in[at++])} << 8 * i;
+        return value;
+    };
+    std::size_t bytes = 0;
+    for (const std::string& name : names) {
+        CAPTURE(name);
+        const auto tokenizer = ht::tokenizer::from_file(fs::path(folder) / (name + ".json"));
+        const std::string expected = contents(fs::path(folder) / (name + ".ids"));
+        std::size_t of_text = 0, of_ids = 0, differ = 0;
+        while (of_text < texts.size()) {
+            const std::uint32_t size = number(texts, of_text);
+            const std::string_view text(texts.data() + of_text, size);
+            ids should_be(number(expected, of_ids));
+            for (std::int32_t& id : should_be) id = static_cast<std::int32_t>(number(expected, of_ids));
+            differ += tokenizer.encode(text, {.allow_special = true}) != should_be;
+            of_text += size, bytes += size;
+        }
+        CHECK(of_ids == expected.size());
+        CHECK(differ == 0);
+    }
+    MESSAGE("the ids of ", bytes, " bytes are equal");
+}
+
+TEST_CASE("tokenizer: patterns part texts as Oniguruma does") {
+    const json file = golden("patterns");
+    const ht::detail::unicode::categories categories;
+    for (const json& of : file["patterns"]) {
+        const auto pattern = of[0].get<std::string>();
+        CAPTURE(pattern);
+        ht::detail::text_splitter splitter;
+        splitter.add({ht::detail::split_step::kind::pattern, ht::detail::split_step::keep::all,
+                      std::make_shared<const ht::detail::pattern>("it", pattern, categories)});
+        for (std::size_t i = 0; i < file["texts"].size(); ++i) {
+            std::vector<std::string> pieces;
+            splitter(file["texts"][i].get<std::string>(), categories, [&](std::string_view piece) { pieces.emplace_back(piece); });
+            CHECK(pieces == of[1][i].get<std::vector<std::string>>());
+        }
+    }
+}
+
+TEST_CASE("tokenizer: what halftone does not match in a pattern is refused") {
+    const ht::detail::unicode::categories categories;
+    for (const std::string pattern :
+         {"", "a|", "(", "a)", "(?", "(?<n>a)", "(?<=a)b", "(?i)a", "^a", "a$", "\\bw", "\\w+", "\\h", "\\1", "a*?", "a+?", "a??", "a{2}+", "(ab)*", "(?:ab)+",
+          "(a?){3}", "[", "[a", "[]", "[[a]]", "[a&&b]", "[z-a]", "[\\p{L}-z]", "\\p", "\\p{", "\\p{Han}", "\\p{L", "a{", "a{2", "a{3,2}", "a{0}", "{1}", "*", "\\",
+          "(?i:ss)", "(?i:fi)", "(?i:\xC3\xA4)", "(?i:[a-z])", "(?i:\\p{Lu})", "\\u00", "\\x{110000}", "\\uD800", "\\xff", "a?", "(?=a)", "(?:abcde){1000}", "\xff"}) {
+        CAPTURE(pattern);
+        CHECK_THROWS_AS((ht::detail::pattern{"it", pattern, categories}), ht::data_error);
+    }
+    std::string deep(100, '(');
+    CHECK_THROWS_AS((ht::detail::pattern{"it", deep + "a" + std::string(100, ')'), categories}), ht::data_error);
+
+    const ht::detail::pattern slow{"tokenizer.json", "a*a*a*a*a*a*b", categories};
+    const std::string text(400, 'a');
+    CHECK_THROWS_WITH_AS(slow.match(text.data(), text.data() + text.size()), "tokenizer.json: its pattern takes too many attempts on this text", ht::data_error);
+}
+
+TEST_CASE("tokenizer: normal forms, lower case and BERT's normalizer of code points are those of tokenizers") {
+    using step = ht::detail::normalization;
+    const std::map<std::string, std::vector<step>> normalizers{
+        {"nfc", {step::nfc}},
+        {"nfd", {step::nfd}},
+        {"lower_case", {step::lower_case}},
+        {"bert", {step::bert_clean_text, step::bert_spaces, step::bert_strip_accents, step::lower_case}},
+        {"bert_cased", {step::bert_clean_text, step::bert_spaces}},
+        {"bert_accents", {step::bert_clean_text, step::bert_spaces, step::bert_strip_accents}},
+    };
+    const json expected = golden("unicode")["sums"];
+    for (const auto& [name, steps] : normalizers) {
+        CAPTURE(name);
+        ht::detail::text_normalizer normalizer;
+        for (const step s : steps) normalizer.add(s);
+        ht::detail::crc32 sum;
+        std::string text, memory;
+        const auto is_in = [](char32_t c, char32_t first, char32_t end) { return c >= first && c < end; };
+        for (char32_t c = 0; c < 0xE1000; ++c) {
+            if (is_in(c, 0x3500, 0x9F00) || is_in(c, 0xB000, 0xD700) || is_in(c, 0xD800, 0xE000) || is_in(c, 0xE100, 0xF800) ||
+                is_in(c, 0x20100, 0x2F800) || is_in(c, 0x2FB00, 0xE0000)) {
+                continue;  // surrogates, and characters that are treated as their neighbours are
+            }
+            for (const auto& [before, behind] : {std::pair{"e", "\u0301"}, std::pair{"\u1100", "\u11a8"}}) {
+                text = before;
+                ht::detail::unicode::append(text, c);
+                text += behind;
+                const std::string_view made = normalizer(text, memory);
+                if (c != 0 || before[0] != 'e') sum.add("\n", 1);
+                sum.add(made.data(), made.size());
+            }
+        }
+        CHECK(sum.value() == expected[name].get<std::uint32_t>());
+    }
+}
+
+TEST_CASE("tokenizer: bytes that are not UTF-8 are replaced as Python and tokenizers do, or refused") {
+    const ht::tokenizer tokenizer = made_of(golden("gpt2")["tokenizer"]);
+    for (const json& of : golden("unicode")["broken"]) {
+        const auto hex = of[0].get<std::string>();
+        CAPTURE(hex);
+        std::string bytes, replaced;
+        for (std::size_t i = 0; i < hex.size(); i += 2) bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+        ht::detail::unicode::append_valid(replaced, bytes);
+        CHECK(replaced == of[1].get<std::string>());
+        CHECK(tokenizer.encode(bytes) == tokenizer.encode(replaced));
+    }
+    CHECK_THROWS_WITH_AS(tokenizer.encode("ab\xff", {.refuse_invalid = true}), "tokenizer: the text is not UTF-8 at byte 2 of 3", ht::data_error);
+}
+
+/// Byte pairs by their definition: the first merge of the list that a pair has, at the leftmost place, until there is none.
+ids plainly_merged(ids tokens, const std::map<std::pair<std::int32_t, std::int32_t>, std::pair<std::size_t, std::int32_t>>& merges) {
+    for (;;) {
+        std::optional<std::pair<std::size_t, std::size_t>> first;  // rank and place
+        for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
+            const auto found = merges.find({tokens[i], tokens[i + 1]});
+            if (found != merges.end() && (!first || found->second.first < first->first)) first = {found->second.first, i};
+        }
+        if (!first) return tokens;
+        const std::size_t at = first->second;
+        tokens[at] = merges.at({tokens[at], tokens[at + 1]}).second;
+        tokens.erase(tokens.begin() + static_cast<std::ptrdiff_t>(at) + 1);
+    }
+}
+
+TEST_CASE("tokenizer: byte pairs of short and long pieces are those of the definition") {
+    std::mt19937 random(1);
+    const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
+    for (int round = 0; round < 40; ++round) {
+        ht::detail::byte_pair_model model;
+        for (std::size_t i = 0; i < 256; ++i) model.byte_ids[i] = static_cast<std::int32_t>(i);
+        std::vector<std::string> tokens;
+        for (std::size_t i = 0; i < 256; ++i) tokens.push_back(std::string(1, static_cast<char>(i)));
+        std::map<std::pair<std::int32_t, std::int32_t>, std::pair<std::size_t, std::int32_t>> merges;
+        model.merges = ht::detail::merge_table(60);
+        for (std::size_t rank = 0; rank < 60; ++rank) {  // of 'a' to 'd', and of what they become
+            const auto part = [&] { return static_cast<std::int32_t>(rank < 6 || below(2) == 0 ? 'a' + below(4) : 256 + below(tokens.size() - 256)); };
+            const std::int32_t left = tokens.size() == 256 ? 'a' : part(), right = tokens.size() == 256 ? 'b' : part();
+            const std::string both = tokens[static_cast<std::size_t>(left)] + tokens[static_cast<std::size_t>(right)];
+            const auto known = std::find(tokens.begin(), tokens.end(), both);
+            const auto id = static_cast<std::int32_t>(known - tokens.begin());
+            if (known == tokens.end()) tokens.push_back(both);
+            merges[{left, right}] = {rank, id};  // the last rank of a pair counts
+            model.merges.add(left, right, {static_cast<std::uint32_t>(rank), id});
+        }
+        std::vector<std::pair<std::string, std::int32_t>> words;
+        for (std::size_t i = 0; i < tokens.size(); ++i) words.emplace_back(tokens[i], static_cast<std::int32_t>(i));
+        const ht::detail::byte_pairs pairs{std::move(model), words, false};
+        for (int piece = 0; piece < 100; ++piece) {
+            std::string text(1 + below(piece < 50 ? 33 : 150), ' ');
+            for (char& c : text) c = static_cast<char>('a' + below(4));
+            CAPTURE(text);
+            ids found;
+            pairs.encode(text, found);
+            REQUIRE(found == plainly_merged(ids(text.begin(), text.end()), merges));
+        }
+    }
+}
+
+TEST_CASE("tokenizer: what halftone does not compute is refused by its key, and damage by a sentence") {
+    const json gpt2 = golden("gpt2")["tokenizer"], bert = golden("bert")["tokenizer"];
+    const auto changed = [](json file, const char* pointer, const json& value) {
+        file[json::json_pointer(pointer)] = value;
+        return message_of(file);
+    };
+    const auto of_gpt2 = [&](const char* pointer, const json& value) { return changed(gpt2, pointer, value); };
+    CHECK(message_of(json::array()) == "tokenizer.json is no object");
+    CHECK(of_gpt2("/model/type", "Unigram") == "tokenizer.json: model.type is \"Unigram\"; expected \"BPE\" or \"WordPiece\"");
+    CHECK(of_gpt2("/model/dropout", 0.1) == "tokenizer.json: model.dropout is 0.1; expected none");
+    CHECK(of_gpt2("/model/end_of_word_suffix", "</w>") == "tokenizer.json: model.end_of_word_suffix is \"</w>\"; expected none");
+    CHECK(of_gpt2("/model/merges/3", json::array({"zz", "y"})) == "tokenizer.json: model.merges[3]: zz is not in the vocabulary");
+    CHECK(of_gpt2("/model/merges/3", "abc") == "tokenizer.json: model.merges[3] is \"abc\"; expected two tokens");
+    CHECK(of_gpt2("/model/merges", nullptr) == "tokenizer.json: model.merges is null; expected a list");
+    CHECK(of_gpt2("/model/vocab/a", 5) == "tokenizer.json: model.vocab: the id 5 is that of \" and of a");
+    CHECK(of_gpt2("/model/vocab/a", 1 << 22) == "tokenizer.json: model.vocab: the id of a is 4194304; expected 0 to 4194303");
+    CHECK(of_gpt2("/model/vocab/a", -1) == "tokenizer.json: model.vocab: the id of a is -1; expected 0 to 4194303");
+    CHECK(of_gpt2("/normalizer", {{"type", "NFKC"}}) ==
+          "tokenizer.json: normalizer.type is \"NFKC\"; expected NFC, NFD, Lowercase, BertNormalizer or a Sequence of them");
+    CHECK(of_gpt2("/pre_tokenizer", {{"type", "Metaspace"}}) == "tokenizer.json: pre_tokenizer.type is \"Metaspace\"; expected ByteLevel, Split, "
+                                                                   "BertPreTokenizer, WhitespaceSplit, Digits or a Sequence of them");
+    CHECK(of_gpt2("/pre_tokenizer", nullptr) == "tokenizer.json: model is BPE without a ByteLevel pre_tokenizer; expected byte-level BPE");
+    CHECK(of_gpt2("/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {{{"type", "ByteLevel"}}, {{"type", "Digits"}}}}}) ==
+          "tokenizer.json: pre_tokenizer has a step behind ByteLevel; expected ByteLevel at the end");
+    CHECK(of_gpt2("/pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Regex", "\\w"}}}, {"behavior", "Isolated"}}) ==
+          "tokenizer.json: pre_tokenizer: the pattern \\w has a \\w that halftone does not match");
+    CHECK(of_gpt2("/pre_tokenizer", {{"type", "Split"}, {"pattern", {{"String", "\\w"}}}, {"behavior", "MergedWithNext"}}) ==
+          "tokenizer.json: pre_tokenizer.behavior is \"MergedWithNext\"; expected Isolated, Removed, or Contiguous without invert");
+    CHECK(of_gpt2("/decoder", {{"type", "Metaspace"}}) == "tokenizer.json: decoder.type is \"Metaspace\"; expected ByteLevel or WordPiece");
+    CHECK(of_gpt2("/post_processor", {{"type", "Other"}}) == "tokenizer.json: post_processor.type is \"Other\"; expected TemplateProcessing, "
+                                                                "BertProcessing, RobertaProcessing, ByteLevel or a Sequence of them");
+    CHECK(of_gpt2("/added_tokens/0/content", 7) == "tokenizer.json: added_tokens.content is 7; expected a text");
+    CHECK(of_gpt2("/added_tokens/0/lstrip", 7) == "tokenizer.json: added_tokens.lstrip is 7; expected true or false");
+    CHECK(changed(bert, "/model/unk_token", "[U]") == "tokenizer.json: model.unk_token: [U] is not in the vocabulary");
+    CHECK(changed(bert, "/pre_tokenizer", {{"type", "ByteLevel"}}) == "tokenizer.json: pre_tokenizer has ByteLevel; expected none for WordPiece");
+    CHECK(changed(bert, "/post_processor/special_tokens/[CLS]/ids", {9999}) == "tokenizer.json: post_processor.special_tokens is 9999; expected the id of a token");
+
+    CHECK(message_of(gpt2, {.vocabulary = 415}) == "no error");
+    CHECK(message_of(gpt2, {.vocabulary = 300}) == "tokenizer.json: the largest id is " + std::to_string(made_of(gpt2).size() - 1) + "; the model's table has 300 rows");
+    const support::temporary_folder folder;
+    const fs::path path = folder.write("tokenizer.json", gpt2.dump());
+    CHECK(ht::tokenizer::from_file(path.parent_path()).size() == made_of(gpt2).size());
+    CHECK_THROWS_AS(ht::tokenizer::from_file(path.parent_path() / "none"), ht::data_error);
+    for (const std::size_t size : {0, 1, 100, 5000}) {
+        const fs::path part = folder.write("part.json", gpt2.dump().substr(0, size));
+        CHECK_THROWS_AS(ht::tokenizer::from_file(part), ht::data_error);
+    }
+}
+
+TEST_CASE("tokenizer: tokens by name and id, and what a user types is text") {
+    const ht::tokenizer tokenizer = made_of(golden("llama3")["tokenizer"]);
+    const std::int32_t end = tokenizer.id("<|im_end|>").value();
+    CHECK(tokenizer.token(end) == "<|im_end|>");
+    CHECK(tokenizer.is_special(end));
+    CHECK_FALSE(tokenizer.id("no such token").has_value());
+    CHECK(tokenizer.token(-100).empty());
+    CHECK(tokenizer.token(1 << 30).empty());
+    CHECK(tokenizer.decode(ids{-100, end, 1 << 30}) == "<|im_end|>");
+    const auto typed = tokenizer.encode("<|im_end|>");
+    CHECK(std::find(typed.begin(), typed.end(), end) == typed.end());
+    CHECK(tokenizer.encode("<|im_end|>", {.add_special_tokens = false, .allow_special = true}) == ids{end});
+    CHECK(tokenizer.decode(typed, {.skip_special_tokens = true}) == "<|im_end|>");
+}
+
+/// Texts made when they are asked for, some of them empty.
+struct numbered {
+    ht::extent count;
+    std::size_t size() const { return static_cast<std::size_t>(count); }
+    std::string operator[](ht::extent i) const { return i % 7 == 3 ? "" : "text " + std::to_string(i) + " of the policy's <|endoftext|>"; }
+};
+
+TEST_CASE("tokenize writes the same file with any number of workers, and nothing when it fails") {
+    const ht::tokenizer tokenizer = made_of(golden("gpt2")["tokenizer"]);
+    const support::temporary_folder folder;
+    const fs::path path = folder.write("train.bin", "old");
+    ids expected;
+    const numbered texts{500};
+    for (ht::extent i = 0; i < texts.count; ++i) {
+        tokenizer.encode(texts[i], {.add_special_tokens = false}, expected);
+        expected.push_back(tokenizer.id("<|endoftext|>").value());
+    }
+    for (const int workers : {0, 1, 5}) {
+        for (const auto format : {ht::token_format::llm_c, ht::token_format::nano_gpt}) {
+            ht::extent told = 0;
+            const auto count = ht::tokenize(tokenizer, texts, path, {.behind_each = "<|endoftext|>", .format = format, .num_workers = workers,
+                                                                     .progress = [&](ht::extent done) { told = done; }});
+            CHECK(count == static_cast<ht::extent>(expected.size()));
+            CHECK(told == 500);
+            const ht::token_file file{path, {.vocabulary = tokenizer.size()}};
+            CHECK(file.format() == format);
+            CHECK(file.read() == expected);
+        }
+    }
+    const std::string before = contents(path);
+    struct failing {
+        std::size_t size() const { return 300; }
+        std::string operator[](ht::extent i) const { return i == 250 ? throw std::runtime_error("text 250") : "text"; }
+    };
+    CHECK_THROWS_WITH_AS(ht::tokenize(tokenizer, failing{}, path, {.num_workers = 2}), "text 250", std::runtime_error);
+    CHECK_THROWS_AS(ht::tokenize(tokenizer, texts, path, {.behind_each = "<|no|>"}), ht::argument_error);
+    CHECK_THROWS_AS(ht::tokenize(tokenizer, texts, path, {.num_workers = -1}), ht::argument_error);
+    CHECK_THROWS_AS(ht::tokenize(tokenizer, std::vector<std::string>{""}, path), ht::data_error);
+    CHECK(contents(path) == before);
+    CHECK(std::distance(fs::directory_iterator(path.parent_path()), fs::directory_iterator{}) == 1);
+
+    ht::token_file_writer wide{folder.path() / "wide.bin", 128256};
+    wide.write(ids{70000, 1});
+    CHECK_THROWS_AS(wide.write(ids{128256}), ht::argument_error);
+    CHECK_THROWS_AS((ht::token_file_writer{folder.path() / "w.bin", 128256, ht::token_format::nano_gpt}), ht::argument_error);
+    wide.commit();
+    const ht::token_file read{folder.path() / "wide.bin", {.vocabulary = 128256}};
+    CHECK(read.width() == 4);
+    CHECK(read.read() == ids{70000, 1});
+}
+
+/// A data set that encodes: what a loader's workers call at once.
+struct encoded {
+    const ht::tokenizer* tokenizer;
+    numbered texts{300};
+    ht::extent size() const { return texts.count; }
+    ids operator[](ht::extent i) const { return tokenizer->encode(texts[i]); }
+};
+
+struct batch {
+    ids all;
+    batch with_views(const auto&) const { return *this; }
+};
+
+TEST_CASE("tokenizer: workers of a loader encode at once, with the same ids") {
+    const ht::tokenizer tokenizer = made_of(golden("qwen2")["tokenizer"]);
+    ht::cpu device;
+    const auto collate = [](std::span<const ids> samples, ht::batch_memory&) {
+        batch b;
+        for (const ids& sample : samples) b.all.insert(b.all.end(), sample.begin(), sample.end());
+        return b;
+    };
+    std::vector<ids> of_one;
+    for (const int workers : {0, 3}) {
+        const encoded data{&tokenizer};
+        ht::data_loader loader{device, data, {.batch_size = 16, .num_workers = workers, .seed = 1}, collate};
+        std::vector<ids> found;
+        for (const batch& b : loader) found.push_back(b.all);
+        if (workers == 0) of_one = found;
+        CHECK(found == of_one);
+    }
+}
+
+}  // namespace data_tokenizer_tests
