@@ -8,6 +8,7 @@
 /// Each file is one text; with --lines each line is. Prints how many tokens there are. Exit codes: 0; 2 for invalid arguments and
 /// bad data, with one line and nothing left behind; 1 for everything else.
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -74,9 +75,11 @@ int run(const options& o) {
         if (isatty(STDERR_FILENO)) {
             how.progress = [&all](ht::extent done) { std::cerr << "\r" << done << " of " << all.size() << " texts" << std::flush; };
         }
+        const auto began = std::chrono::steady_clock::now();
         const ht::extent tokens = ht::tokenize(tokenizer, all, o.out, how);
+        const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
         if (how.progress) std::cerr << '\n';
-        std::cout << o.out << ": " << tokens << " tokens of " << all.size() << " texts, ids below " << tokenizer.size() << '\n';
+        std::cout << o.out << ": " << tokens << " tokens of " << all.size() << " texts, ids below " << tokenizer.size() << ", in " << seconds << " s\n";
     };
     if (o.lines) write(lines_of(texts));
     else write(texts);

@@ -4,7 +4,7 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -45,7 +45,10 @@ class added_token_finder {
         }
         if (tokens_[node] != nullptr) return false;
         tokens_[node] = &token;
-        first_bytes_[static_cast<unsigned char>(token.text[0])] = true;
+        const std::size_t first = static_cast<unsigned char>(token.text[0]);
+        if (token.text.size() > 1) begins_.set(256 * first + static_cast<unsigned char>(token.text[1]));
+        else for (std::size_t second = 0; second < 256; ++second) begins_.set(256 * first + second);
+        ends_with_.set(first, token.text.size() == 1 || ends_with_[first]);
         empty_ = false;
         return true;
     }
@@ -73,10 +76,15 @@ class added_token_finder {
 
   private:
     static std::uint64_t key(std::uint32_t node, char byte) { return std::uint64_t{node} << 8 | static_cast<unsigned char>(byte); }
+    /// Whether a token begins with the two bytes at `at`, or, at the end, is the last byte.
+    bool may_begin(std::string_view text, std::size_t at) const {
+        const std::size_t first = static_cast<unsigned char>(text[at]);
+        return at + 1 == text.size() ? ends_with_[first] : begins_[256 * first + static_cast<unsigned char>(text[at + 1])];
+    }
     /// The longest token that begins at `at`, or at the first place behind it where one begins.
     const added_token* find(std::string_view text, std::size_t& at) const {
         for (; at < text.size(); ++at) {
-            if (!first_bytes_[static_cast<unsigned char>(text[at])]) continue;
+            if (!may_begin(text, at)) continue;
             const added_token* longest = nullptr;
             std::uint32_t node = 0;
             for (std::size_t i = at; i < text.size(); ++i) {
@@ -111,7 +119,8 @@ class added_token_finder {
     }
 
     bool empty_ = true;
-    std::array<bool, 256> first_bytes_{};
+    std::bitset<65536> begins_{};    ///< by the first two bytes
+    std::bitset<256> ends_with_{};   ///< tokens of one byte
     std::unordered_map<std::uint64_t, std::uint32_t> next_;   ///< a trie: from a node and a byte to the next node
     std::vector<const added_token*> tokens_{nullptr};         ///< that end at a node
 };
