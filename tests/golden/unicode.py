@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Makes the tables of Unicode in include/halftone/data/tokenizer: what tokenizers 0.23.3 knows of each code point, found by asking it.
+"""Makes the tables of Unicode in include/halftone/data/tokenizers: what tokenizers 0.23.3 knows of each code point, found by asking it.
 
-    python3 unicode.py ../../include/halftone/data/tokenizer
+    python3 unicode.py ../../include/halftone/data/tokenizers
 
 needs tokenizers 0.23.3 and unicodedata2 16.0.0. Categories in patterns are those of Unicode 16. NFC and NFD know the characters of
 Unicode 9, BERT's marks, punctuation and control characters are those of an older version still, and lower case is that of Unicode 17; so all

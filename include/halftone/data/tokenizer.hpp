@@ -29,8 +29,8 @@
 #include <vector>
 
 #include <halftone/data/data_error.hpp>
-#include <halftone/data/tokenizer/file.hpp>
-#include <halftone/data/tokenizer/parts.hpp>
+#include <halftone/data/tokenizers/file.hpp>
+#include <halftone/data/tokenizers/parts.hpp>
 #include <halftone/io/file_reader.hpp>
 #include <halftone/tensor/shape.hpp>
 
@@ -89,6 +89,7 @@ class tokenizer {
     const std::string& token(std::int32_t id) const {
         return id >= 0 && id < size() ? parts_->tokens[static_cast<std::size_t>(id)] : parts_->no_token;
     }
+    /// Whether an id is that of a special token, which decode_options::skip_special_tokens leaves out.
     bool is_special(std::int32_t id) const {
         const auto found = parts_->added_by_id.find(id);
         return found != parts_->added_by_id.end() && found->second->special;

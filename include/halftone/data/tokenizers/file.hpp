@@ -18,7 +18,7 @@
 #include <nlohmann/json.hpp>
 
 #include <halftone/data/data_error.hpp>
-#include <halftone/data/tokenizer/parts.hpp>
+#include <halftone/data/tokenizers/parts.hpp>
 #include <halftone/io/strict_json.hpp>
 
 namespace halftone {
@@ -47,10 +47,8 @@ class tokenizer_file {
         parts->ids = std::move(ids_);
         read_normalizer(root_.value("normalizer", json()), *parts);
         read_pre_tokenizer(root_.value("pre_tokenizer", json()), *parts);
-        if (is_byte_pairs_ != byte_level_) {
-            fail<data_error>(where_, is_byte_pairs_ ? ": model is BPE without a ByteLevel pre_tokenizer; expected byte-level BPE"
-                                                    : ": pre_tokenizer has ByteLevel; expected none for WordPiece");
-        }
+        if (is_byte_pairs_ && !byte_level_) fail<data_error>(where_, ": model is BPE without a ByteLevel pre_tokenizer; expected byte-level BPE");
+        if (!is_byte_pairs_ && byte_level_) fail<data_error>(where_, ": pre_tokenizer has ByteLevel; expected none for WordPiece");
         read_added_tokens(*parts);
         read_post_processor(root_.value("post_processor", json()), *parts);
         read_decoder(root_.value("decoder", json()), parts->decoder);
@@ -256,14 +254,14 @@ class tokenizer_file {
         const bool is_text = given.is_object() && given.contains("String");
         std::string text = text_at(given, "pre_tokenizer.pattern", is_text ? "String" : "Regex");
         if (is_text) {
-            std::string escaped;
+            std::string quoted;
             for (const char c : text) {
                 const char small = static_cast<char>(c | 32);
                 const bool plain = static_cast<unsigned char>(c) >= 128 || (small >= 'a' && small <= 'z') || (c >= '0' && c <= '9');
-                if (!plain) escaped += '\\';
-                escaped += c;
+                if (!plain) quoted += '\\';
+                quoted += c;
             }
-            text = std::move(escaped);
+            text = std::move(quoted);
         }
         const bool inverted = flag_at(part, "pre_tokenizer", "invert", false);
         const std::string behavior = text_at(part, "pre_tokenizer", "behavior");

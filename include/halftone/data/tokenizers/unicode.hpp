@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include <halftone/data/tokenizer/category_tables.hpp>
+#include <halftone/data/tokenizers/category_tables.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -119,7 +119,7 @@ inline std::size_t append_valid(std::string& to, std::string_view text, bool goe
 
 /// Whether a code point is in one of a table's runs.
 template <std::size_t N>
-bool is_in(const std::uint32_t (&runs)[N], char32_t c) {
+bool is_in_runs(const std::uint32_t (&runs)[N], char32_t c) {
     std::size_t low = 0, high = N / 2;
     while (low < high) {
         const std::size_t middle = (low + high) / 2;

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include <halftone/data/tokenizer/unicode.hpp>
+#include <halftone/data/tokenizers/unicode.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -23,12 +23,12 @@ namespace detail {
 struct added_token {
     std::string content;
     std::int32_t id = 0;
-    bool single_word = false;     ///< only where no part of a word stands on either side
-    bool takes_left = false;      ///< with the white space on its left: lstrip
-    bool takes_right = false;     ///< and on its right: rstrip
-    bool normalized = true;       ///< found, normalized itself, in normalized text
+    bool single_word = false;     ///< the token counts only where no part of a word stands on either side
+    bool takes_left = false;      ///< the token takes the white space on its left with it: lstrip
+    bool takes_right = false;     ///< the token takes the white space on its right with it: rstrip
+    bool normalized = true;       ///< the token is found, normalized itself, in normalized text
     bool special = false;
-    std::string text{};           ///< what is looked for: the content, normalized if it is that
+    std::string text{};           ///< what is looked for: the content, normalized if `normalized`
 };
 
 /// Finds added tokens: of those that begin leftmost the longest, and on behind it.

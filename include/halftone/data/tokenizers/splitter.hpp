@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include <halftone/data/tokenizer/bert_tables.hpp>
-#include <halftone/data/tokenizer/pattern.hpp>
-#include <halftone/data/tokenizer/unicode.hpp>
+#include <halftone/data/tokenizers/bert_tables.hpp>
+#include <halftone/data/tokenizers/pattern.hpp>
+#include <halftone/data/tokenizers/unicode.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -64,7 +64,7 @@ class text_splitter {
             case split_step::kind::prefix_space: return text[0] == ' ' ? next(text) : next(' ' + std::string(text));
             case split_step::kind::spaces: return by(unicode::is_space);
             case split_step::kind::bert_punctuation:
-                return by([](char32_t c) { return unicode::is_in(unicode::bert_punctuation_runs, c); });
+                return by([](char32_t c) { return unicode::is_in_runs(unicode::bert_punctuation_runs, c); });
             case split_step::kind::digits:
                 return by([&](char32_t c) { return categories.is_numeral(c); });
             case split_step::kind::pattern:

@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include <halftone/data/tokenizer/bert_tables.hpp>
-#include <halftone/data/tokenizer/normalization_tables.hpp>
-#include <halftone/data/tokenizer/unicode.hpp>
+#include <halftone/data/tokenizers/bert_tables.hpp>
+#include <halftone/data/tokenizers/normalization_tables.hpp>
+#include <halftone/data/tokenizers/unicode.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -223,7 +223,7 @@ class text_normalizer {
             std::u32string points;
             forms_->decompose(text, points);
             for (const char32_t c : points) {
-                const bool left_out = step == normalization::bert_strip_accents && c >= 0x300 && unicode::is_in(unicode::bert_mark_runs, c);
+                const bool left_out = step == normalization::bert_strip_accents && c >= 0x300 && unicode::is_in_runs(unicode::bert_mark_runs, c);
                 if (!left_out) unicode::append(to, c);
             }
             return true;
@@ -239,10 +239,10 @@ class text_normalizer {
         if (step == normalization::lower_case) {
             lower_(c, to);
         } else if (step == normalization::bert_clean_text) {
-            if (unicode::is_in(unicode::bert_removed_runs, c)) return;
+            if (unicode::is_in_runs(unicode::bert_removed_runs, c)) return;
             if (unicode::is_space(c)) to += ' ';
             else to += bytes;
-        } else if (c >= 0x3400 && unicode::is_in(unicode::bert_spaced_runs, c)) {
+        } else if (c >= 0x3400 && unicode::is_in_runs(unicode::bert_spaced_runs, c)) {
             to += ' ';
             to += bytes;
             to += ' ';

@@ -13,7 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include <halftone/data/tokenizer/pattern.hpp>
+#include <halftone/data/data_error.hpp>
+#include <halftone/data/tokenizers/pattern_program.hpp>
+#include <halftone/data/tokenizers/unicode.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -409,16 +411,6 @@ inline bool can_begin(const pattern_program& program, std::size_t step, unsigned
                 break;
             case pattern_step::kind::jump:
             case pattern_step::kind::look: step = now.other - 1; break;
-        }
-    }
-}
-
-inline pattern::pattern(const std::string& where, std::string_view text, const unicode::categories& categories)
-    : where_(where), categories_(&categories), program_(pattern_compiler(where, text, categories).compile()) {
-    for (std::size_t i = 0; i < program_.alternatives.size(); ++i) {
-        for (unsigned first = 0; first <= 128; ++first) {
-            std::vector<bool> seen(program_.steps.size());
-            if (can_begin(program_, program_.alternatives[i], first, seen)) candidates_[first] |= std::uint64_t{1} << i;
         }
     }
 }

@@ -10,12 +10,12 @@
 #include <variant>
 #include <vector>
 
-#include <halftone/data/tokenizer/added_tokens.hpp>
-#include <halftone/data/tokenizer/byte_pairs.hpp>
-#include <halftone/data/tokenizer/normalizer.hpp>
-#include <halftone/data/tokenizer/splitter.hpp>
-#include <halftone/data/tokenizer/unicode.hpp>
-#include <halftone/data/tokenizer/word_pieces.hpp>
+#include <halftone/data/tokenizers/added_tokens.hpp>
+#include <halftone/data/tokenizers/byte_pairs.hpp>
+#include <halftone/data/tokenizers/normalizer.hpp>
+#include <halftone/data/tokenizers/splitter.hpp>
+#include <halftone/data/tokenizers/unicode.hpp>
+#include <halftone/data/tokenizers/word_pieces.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

@@ -9,18 +9,16 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <optional>
 #include <queue>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
-#include <halftone/data/tokenizer/token_table.hpp>
-#include <halftone/data/tokenizer/unicode.hpp>
+#include <halftone/data/tokenizers/token_table.hpp>
+#include <halftone/data/tokenizers/unicode.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -175,14 +173,21 @@ class byte_pairs {
             std::int32_t id;
             std::size_t before, next;
         };
-        using candidate = std::tuple<std::uint32_t, std::size_t, std::int32_t>;  // rank, place, what it becomes
+        struct candidate {
+            std::uint32_t rank;
+            std::size_t at;
+            std::int32_t id;  ///< what the pair becomes
+            bool operator<(const candidate& other) const {  // the queue gives the largest first
+                return rank != other.rank ? rank > other.rank : at > other.at;
+            }
+        };
         const std::size_t none = ids.size();
         std::vector<token> tokens(ids.size());
-        std::priority_queue<candidate, std::vector<candidate>, std::greater<>> queue;
+        std::priority_queue<candidate> queue;
         const auto offer = [&](std::size_t at) {
             if (at == none || tokens[at].next == none) return;
             const token_merge m = model_.merges.find(tokens[at].id, tokens[tokens[at].next].id);
-            if (m.exists()) queue.emplace(m.rank, at, m.id);
+            if (m.exists()) queue.push({m.rank, at, m.id});
         };
         for (std::size_t i = 0; i < ids.size(); ++i) tokens[i] = {ids[i], i == 0 ? none : i - 1, i + 1};
         for (std::size_t i = 0; i < ids.size(); ++i) offer(i);

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include <halftone/data/tokenizer/token_table.hpp>
-#include <halftone/data/tokenizer/unicode.hpp>
+#include <halftone/data/tokenizers/token_table.hpp>
+#include <halftone/data/tokenizers/unicode.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
