@@ -155,9 +155,9 @@ def cases_of(t, texts):
 PATTERNS = [
     r"\p{L}+", r"\p{Lu}\p{Ll}*", r"\P{L}+", r"[^\p{L}\s]+", r"\s+", r"\S+", r"\d{2,3}", r"\D+", r"[a-c]+|[x-z]?b", r"(?:ab|a)(?:c|bcd)", r"a(?=b)", r"a(?!b)",
     r"(?i:'[sdmt]|ll)", r"a++b|a+", r"[\r\n]*x", r"\u0041+", r"\x41|\x{3b1}", r"(a|b){2}", r"(?:ab){1,3}c?", r"a?b?c", r".b", r"[^a]b", r"\.|\-|\]",
-    r"[\-\]\[]+", r"[a\-z]+", r"[a-]+", r"\p{^L}+", r"[\P{L}a]+", r"[\S\n]+", r"(?:(?:a|b)c|a)d?", "[\u4e00-\u9fa5]+", r"\p{Zs}+", r"\p{M}+|\p{S}", r"x*y", r"\s+(?!\S)|\s+",
+    r"[\-\]\[]+", r"[a\-z]+", r"[a-]+", r"\p{^L}+", r"[\P{L}a]+", r"[\S\n]+", r"(?:(?:a|b)c|a)d?", "[\u4e00-\u9fa5]+", r"\p{Zs}+", r"\p{M}+|\p{S}", r"x*y", r"\s+(?!\S)|\s+", r"(?i:'s|k)",
 ]
-PATTERN_TEXTS = ["abc aabbcc", "abcd abbcd ab", "A\u03b1AAB", "a  b \n c\n\n", "'s'LL'\u017f", "12345 6", "x--y]][a-z", "xxxy yx", "\u4e2d\u6587 text\u3000\u00a0", "e\u0301 + 1", "caddbcd"]
+PATTERN_TEXTS = ["abc aabbcc", "abcd abbcd ab", "A\u03b1AAB", "a  b \n c\n\n", "'s'LL'\u017f", "12345 6", "x--y]][a-z", "xxxy yx", "\u4e2d\u6587 text\u3000\u00a0", "e\u0301 + 1", "caddbcd", "'\u017fx 'Sx k\u212aKq"]
 NORMALIZERS = {
     "nfc": normalizers.NFC(), "nfd": normalizers.NFD(), "lower_case": normalizers.Lowercase(), "bert": normalizers.BertNormalizer(),
     "bert_cased": normalizers.BertNormalizer(lowercase=False), "bert_accents": normalizers.BertNormalizer(lowercase=False, strip_accents=True),
@@ -167,7 +167,8 @@ NORMALIZERS = {
 def small():
     assert tokenizers.__version__ == "0.23.3"
     rng = random.Random(1)
-    texts = [random_text(rng, 9) for _ in range(60)] + ["", " ", "a" * 101, "ab" * 40, " " * 50 + "x", "abcd<think>xbcabcd", "The policy's 1,024 numbers."]
+    texts = [random_text(rng, 9) for _ in range(60)] + ["", " ", "a" * 101, "ab" * 40, " " * 50 + "x", "abcd<think>xbcabcd", "The policy's 1,024 numbers.",
+                                                        "a [R] \n b[R]  [L]c [L]d [B] e", "\u24d0single single\u24d0 \u200dsingle single. single2", "x\u0301[B]x [B]  [B]"]
     trained_on = documents()
     FOLDER.mkdir(exist_ok=True)
 
@@ -194,7 +195,9 @@ def small():
     for name, normalizer in NORMALIZERS.items():
         # between two letters of which marks and Hangul's parts can become a part
         sums[name] = zlib.crc32("\n".join(normalizer.normalize_str(a + c + b) for c in code_points for a, b in (("e", "\u0301"), ("\u1100", "\u11a8"))).encode())
-    broken = []
+    broken = [[b.hex(), b.decode("utf-8", "replace")] for b in (
+        b"\xed\xa0\x80", b"\xed\x9f\xbf", b"\xed\xbf\xbfa", b"\xf4\x90\x80\x80", b"\xf4\x8f\xbf\xbf", b"\xf0\x8f\xbf\xbf", b"\xf0\x90\x80\x80", b"\xe0\x9f\xbf",
+        b"\xe0\xa0\x80", b"\xc1\x80", b"\xc2\x80", b"\xf5\x80\x80\x80", b"\x80\xbf", b"\xe4\xb8", b"\xe4\xb8a", b"\xf0\x9f\x98", b"\xf0\x9f\x98\xf0\x9f\x98\x80")]
     for _ in range(300):
         data = bytearray(random_text(rng, 5).encode())
         for _ in range(rng.randrange(1, 4)):

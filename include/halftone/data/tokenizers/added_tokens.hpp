@@ -3,7 +3,6 @@
 /// Tokens that are found in a text before it is parted into pieces, such as <|endoftext|>.
 #pragma once
 
-#include <algorithm>
 #include <bitset>
 #include <cstddef>
 #include <cstdint>
@@ -65,7 +64,7 @@ class added_token_finder {
             at = last;
             if (token->special && !special) continue;
             if (token->single_word && touches_word(text, first, last, categories)) continue;
-            if (token->takes_left) first = std::max(done, without_spaces_before(text, first));
+            if (token->takes_left) first = without_spaces_before(text, first);
             if (token->takes_right) last = without_spaces_after(text, last);
             if (done < first) piece(text.substr(done, first - done));
             found(*token);
