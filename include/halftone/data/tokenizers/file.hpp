@@ -3,10 +3,8 @@
 /// Reads a tokenizer.json of Hugging Face's tokenizers.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -278,6 +276,7 @@ class tokenizer_file {
         if (list.is_null()) return;
         if (!list.is_array()) refuse("added_tokens", list, "a list");
         std::int32_t next = model_size_;
+        std::unordered_map<std::int32_t, std::size_t> places;  // in parts.added, by id: a token that comes again replaces the first
         for (const json& entry : list) {
             added_token token = read_added_token(entry, parts);
             if (token.content.empty()) continue;
@@ -291,9 +290,9 @@ class tokenizer_file {
                 parts.tokens[place] = token.content;
                 parts.ids.emplace(token.content, token.id);
             }
-            const auto again = std::find_if(parts.added.begin(), parts.added.end(), [&](const added_token& t) { return t.id == token.id; });
-            if (again != parts.added.end()) *again = std::move(token);
-            else parts.added.push_back(std::move(token));
+            const auto [again, is_new] = places.emplace(token.id, parts.added.size());
+            if (is_new) parts.added.push_back(std::move(token));
+            else parts.added[again->second] = std::move(token);
         }
         for (const added_token& token : parts.added) {
             parts.added_by_id.emplace(token.id, &token);
