@@ -30,8 +30,9 @@ inline constexpr const char* gpt2_pattern =
 /// Makes the parts of a tokenizer from its file. Throws data_error for what is no tokenizer, and for what halftone does not compute.
 class tokenizer_file {
   public:
-    tokenizer_file(const std::string& where, std::string_view text)
-        : where_(where), root_(parse_json<data_error>(where, text)) {
+    /// `where` begins the messages and outlives the reader.
+    tokenizer_file(const std::string& where, std::string_view text) : tokenizer_file(where, parse_json<data_error>(where, text)) {}
+    tokenizer_file(const std::string& where, nlohmann::json file) : where_(where), root_(std::move(file)) {
         if (!root_.is_object()) fail<data_error>(where_, " is no object");
     }
 
