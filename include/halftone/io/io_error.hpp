@@ -20,6 +20,11 @@ struct safetensors_error : io_error {
     using io_error::io_error;
 };
 
+/// A GGUF file whose contents violate the format, or that holds what halftone does not read or compute.
+struct gguf_error : io_error {
+    using io_error::io_error;
+};
+
 /// A .npy file whose contents violate the format, or that holds what halftone does not read.
 struct npy_error : io_error {
     using io_error::io_error;

@@ -16,9 +16,10 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// The architecture of a folder of transformers, or of its config.json: model_type. Throws io_error, and safetensors_error if
-/// there is none, or one that halftone has no model for.
+/// The architecture of a folder of transformers, or of its config.json: model_type; of a GGUF file "llama", "qwen2" or "qwen3". Throws
+/// io_error, and safetensors_error or gguf_error if there is none, or one that halftone has no model for.
 inline std::string read_model_type(const std::filesystem::path& path) {
+    if (detail::is_gguf(path)) return detail::read_llama_gguf(gguf_file(path)).model_type;
     const detail::config_reader config(path);
     const nlohmann::json type = config.has("model_type") ? config["model_type"] : nlohmann::json();
     for (const char* const known : {"gpt2", "llama", "mistral", "qwen2", "qwen3"}) {

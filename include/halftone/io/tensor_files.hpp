@@ -77,6 +77,9 @@ inline std::filesystem::path weights_of_folder(const std::filesystem::path& fold
 /// The tensors of a model in one or several .safetensors files, opened for reading and checked.
 class tensor_files {
   public:
+    /// What loads throw for contents that are not what they should be.
+    using error = safetensors_error;
+
     /// `path` is a .safetensors file, an index (*.json), or a folder that holds model.safetensors or
     /// model.safetensors.index.json; the single file is preferred, as by Hugging Face. Files of a variant of transformers,
     /// model.fp16.safetensors or model.safetensors.index.fp16.json, are named themselves. Throws io_error and

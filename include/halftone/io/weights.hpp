@@ -90,7 +90,8 @@ inline dtype saved_dtype(const value_traits& t) {
 /// The key in a file's metadata of the name of a tensor's number type, where that is a user's own.
 inline std::string number_key(const std::string& tensor) { return "halftone.number." + tensor; }
 /// The name of a user's own number type that a file's tensor has; empty: it has one of safetensors.
-inline std::string own_type_of(const tensor_files& files, const tensor_info& t) {
+template <class Files>
+std::string own_type_of(const Files& files, const tensor_info& t) {
     const auto found = files.metadata().find(number_key(t.name));
     return found == files.metadata().end() ? std::string() : found->second;
 }
@@ -309,9 +310,11 @@ struct matched_tensor {
     stored_piece piece;
 };
 
-/// The tensors of files that are parameters. Throws safetensors_error if the files are of another model.
-inline std::vector<matched_tensor> match_tensors(const store& parameters, const tensor_files& files,
-                                                 const std::string& where, const load_weights_options& o) {
+/// The tensors of files that are parameters. `Files` is tensor_files, or has its members tensors(), find(), read(), metadata() and
+/// error, which it throws if the files are of another model.
+template <class Files>
+std::vector<matched_tensor> match_tensors(const store& parameters, const Files& files, const std::string& where,
+                                          const load_weights_options& o) {
     std::vector<matched_tensor> matches;
     std::set<std::string> used;
     name_list missing, unexpected, mismatched;
@@ -342,14 +345,16 @@ inline std::vector<matched_tensor> match_tensors(const store& parameters, const 
     if (o.matching == name_matching::exact) say(faults, "unexpected: ", unexpected);
     say(faults, "of another shape or type: ", mismatched);
     if (faults.empty() && matches.empty()) faults = "no tensor has the name of a parameter";
-    if (!faults.empty()) fail<safetensors_error>("load_weights: ", where, " is of another model: ", faults);
+    if (!faults.empty())
+        fail<typename Files::error>("load_weights: ", where, " is of another model: ", faults);
     return matches;
 }
 
 /// The values of a tensor as those of its parameter, each rounded once; a number that the parameter's type does not hold is added
 /// to `lost`.
-inline std::vector<std::byte> values_of_tensor(const store& parameters, const tensor_files& files,
-                                               const matched_tensor& m, name_list& lost) {
+template <class Files>
+std::vector<std::byte> values_of_tensor(const store& parameters, const Files& files, const matched_tensor& m,
+                                        name_list& lost) {
     const value_traits& own = *m.own;
     std::vector<std::byte> values(m.piece.count * own.bytes);
     if (m.from->type == saved_dtype(own)) {
@@ -367,14 +372,14 @@ inline std::vector<std::byte> values_of_tensor(const store& parameters, const te
 }
 
 /// load_weights from files that are open; `where` begins the messages.
-inline void load_weights_of(store& parameters, const tensor_files& files, const std::string& where,
-                            const load_weights_options& o) {
+template <class Files>
+void load_weights_of(store& parameters, const Files& files, const std::string& where, const load_weights_options& o) {
     const std::vector<matched_tensor> matches = match_tensors(parameters, files, where, o);
     name_list lost;
     const auto check_lost = [&] {
         if (lost.count != 0)
-            fail<safetensors_error>("load_weights: ", where,
-                                    " has numbers that the types of parameters do not hold: ", lost.all());
+            fail<typename Files::error>("load_weights: ", where,
+                                        " has numbers that the types of parameters do not hold: ", lost.all());
     };
     const auto write = [&parameters](const matched_tensor& m, const std::vector<std::byte>& values) {
         write_values(parameters, m.entry, m.piece.first, m.piece.count, values.data());

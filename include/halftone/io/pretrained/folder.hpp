@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <initializer_list>
@@ -103,9 +104,10 @@ class config_comparison {
     void operator()(const char* key, double there, double here) {
         if (there != here) others_ += sentence(others_.empty() ? "" : "; ", key, " is ", there, ", not ", here);
     }
-    /// Throws safetensors_error if there are any.
+    /// Throws Error if there are any.
+    template <class Error = safetensors_error>
     void check(const std::string& where) const {
-        if (!others_.empty()) fail<safetensors_error>(where, " is of another model: ", others_);
+        if (!others_.empty()) fail<Error>(where, " is of another model: ", others_);
     }
 
   private:
@@ -160,6 +162,15 @@ inline void write_text(const std::filesystem::path& path, const std::string& tex
     durable_file file(path);
     file.write(text.data(), text.size());
     file.commit();
+}
+
+/// The double whose text is the shortest that is read as this float: 1e-6 rather than 9.99999997e-7.
+inline double shortest(float x) {
+    char text[32];
+    const auto end = std::to_chars(text, text + sizeof text, x).ptr;
+    double value = 0;
+    std::from_chars(text, end, value);
+    return value;
 }
 
 /// The configuration of the folder that a model is saved like, without what describes that folder's weights.

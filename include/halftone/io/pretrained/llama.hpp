@@ -25,7 +25,6 @@
 /// again, or have it alone, as the table; "rotary_emb.inv_freq" of old files is not read.
 #pragma once
 
-#include <charconv>
 #include <cmath>
 #include <string>
 #include <type_traits>
@@ -34,6 +33,7 @@
 #include <nlohmann/json.hpp>
 
 #include <halftone/io/pretrained/folder.hpp>
+#include <halftone/io/pretrained/llama_gguf.hpp>
 #include <halftone/nn/llama.hpp>
 
 namespace halftone {
@@ -50,13 +50,6 @@ struct read_llama_options {
 };
 
 namespace detail {
-
-/// What a config.json says of a Llama.
-struct llama_folder {
-    nn::llama_config sizes;
-    std::string model_type;     ///< llama, mistral, qwen2 or qwen3
-    extent sliding_window = 0;  ///< 0: none
-};
 
 /// The rotary angles: of rope_parameters (transformers 5) or, where a file has both, as transformers 5.24 does it, of rope_scaling; a
 /// theta that is not in it stands beside it.
@@ -141,10 +134,11 @@ inline llama_folder read_llama_folder(const config_reader& config) {
     return all;
 }
 
-/// Throws safetensors_error for a window of a configuration that a model of this context would overlook.
-inline void check_llama_window(const std::string& where, const llama_folder& there, extent context, extent window) {
+/// Throws Error for a window of a configuration that a model of this context would overlook.
+template <class Error = safetensors_error>
+void check_llama_window(const std::string& where, const llama_folder& there, extent context, extent window) {
     if (there.sliding_window == 0 || there.sliding_window == window || context <= there.sliding_window) return;
-    fail<safetensors_error>(
+    fail<Error>(
         where, ": sliding_window is ", there.sliding_window,
         ", which ht::nn::llama does not apply by itself: take a context of at most as many tokens, or give "
         "ht::sliding_window to every call and its size to the reader");
@@ -158,27 +152,29 @@ inline void check_llama_window(const std::string& where, const llama_folder& the
 /// silu, attention_bias and mlp_bias, dropout of attention, sliding windows of some layers, experts, quantised weights; argument_error for
 /// a context beyond max_position_embeddings.
 inline nn::llama_config read_llama_config(const std::filesystem::path& path, const read_llama_options& options = {}) {
-    detail::llama_folder there = detail::read_llama_folder(detail::config_reader(path));
+    const bool is_gguf = detail::is_gguf(path);
+    detail::llama_folder there = is_gguf ? detail::read_llama_gguf(gguf_file(path))
+                                         : detail::read_llama_folder(detail::config_reader(path));
     nn::llama_config& c = there.sizes;
-    const std::string where = detail::config_file_of(path).string();
+    const std::string where = is_gguf ? path.string() : detail::config_file_of(path).string();
     if (options.context < 0 || options.context > c.max_position_embeddings)
         fail<argument_error>("read_llama_config: a context of ", options.context, "; expected at most the ",
                              c.max_position_embeddings, " of ", where);
     if (options.context != 0) c.max_position_embeddings = options.context;
-    detail::check_llama_window(where, there, c.max_position_embeddings, options.sliding_window);
+    (is_gguf ? &detail::check_llama_window<gguf_error> : &detail::check_llama_window<safetensors_error>)(
+        where, there, c.max_position_embeddings, options.sliding_window);
     return c;
 }
 
 namespace detail {
 
-/// Throws safetensors_error if a config.json is of a model that nn::llama does not compute, or of another than this one.
-inline void check_llama_folder(const std::filesystem::path& file, const nn::llama_config& model, bool normalises_heads,
-                               extent window) {
-    const llama_folder there = read_llama_folder(config_reader(file));
+/// Throws Error if a file or a folder, whose name `where` is, describes another model than this one.
+template <class Error = safetensors_error>
+void check_llama_sizes(const std::string& where, const llama_folder& there, const nn::llama_config& model,
+                       bool normalises_heads, extent window) {
     const nn::llama_config& c = there.sizes;
-    const std::string where = file.string();
     if (normalises_heads != (there.model_type == "qwen3"))
-        fail<safetensors_error>(
+        fail<Error>(
             where, ": model_type is ", there.model_type, ", which is an ",
             normalises_heads ? "ht::nn::llama, not an ht::nn::qwen3" : "ht::nn::qwen3, not an ht::nn::llama");
     const auto key_value_heads = model.num_key_value_heads != 0 ? model.num_key_value_heads : model.num_attention_heads;
@@ -203,8 +199,13 @@ inline void check_llama_folder(const std::filesystem::path& file, const nn::llam
     }
     if (model.max_position_embeddings > c.max_position_embeddings)
         compare("max_position_embeddings", c.max_position_embeddings, model.max_position_embeddings);
-    compare.check(where);
-    check_llama_window(where, there, model.max_position_embeddings, window);
+    compare.check<Error>(where);
+    check_llama_window<Error>(where, there, model.max_position_embeddings, window);
+}
+/// Throws safetensors_error if a config.json is of a model that nn::llama does not compute, or of another than this one.
+inline void check_llama_folder(const std::filesystem::path& file, const nn::llama_config& model, bool normalises_heads,
+                               extent window) {
+    check_llama_sizes(file.string(), read_llama_folder(config_reader(file)), model, normalises_heads, window);
 }
 
 /// How files store a Llama.
@@ -267,17 +268,37 @@ class llama_file_names {
     std::string prefix_ = "model.", table_{};
 };
 
+/// load_pretrained from a GGUF file.
+inline void load_llama_gguf(store& parameters, const nn::llama_config& c, bool normalises_heads,
+                            const std::filesystem::path& path, extent window) {
+    const llama_gguf_tensors files(path);
+    check_llama_sizes<gguf_error>(path.string(), files.description(), c, normalises_heads, window);
+    const llama_file_names names(c);
+    const auto pieces_of = [&names](const std::string& at) {
+        std::vector<weight_piece> pieces = names.pieces(at);
+        for (weight_piece& piece : pieces) piece.name = llama_gguf_name(piece.name);
+        return pieces;
+    };
+    load_weights_of(parameters, files, path.string(),
+                    {.names = [&names](const std::string& at) { return llama_gguf_name(names(at)); },
+                     .ignored = [](const std::string& name) { return name == llama_gguf_factors; },
+                     .pieces = pieces_of,
+                     .one_at_a_time = true});
+}
+
 }  // namespace detail
 
-/// Reads the weights of a Llama, a Mistral, a Qwen2 or a Qwen3 into a model of its sizes: from a .safetensors file, an index, or a
-/// folder with either; the numbers of any floating-point type. One tensor at a time is in host memory. A config.json beside the
+/// Reads the weights of a Llama, a Mistral, a Qwen2 or a Qwen3 into a model of its sizes: from a .safetensors file, an index, a
+/// folder with either, or a GGUF file; the numbers of any floating-point type. One tensor at a time is in host memory. A config.json beside the
 /// weights is compared with the model; `window` is as in read_llama_options. Throws as load_weights does: names of what is missing,
 /// unexpected or of another shape; for a tied head also if the file has another one, which was trained apart. If reading fails on the
 /// way the model has a part of the weights.
 template <class P, nn::qk_norm Norm>
 void load_pretrained(nn::llama<P, Norm>& model, const std::filesystem::path& path, extent window = 0) {
-    const tensor_files files(path);
     const nn::llama_config& c = model.config();
+    if (detail::is_gguf(path))
+        return detail::load_llama_gguf(model.parameters(), c, Norm == nn::qk_norm::rms, path, window);
+    const tensor_files files(path);
     if (const auto config = detail::config_beside(path); std::filesystem::exists(config))
         detail::check_llama_folder(config, c, Norm == nn::qk_norm::rms, window);
     const detail::llama_file_names names(c, files);
@@ -296,15 +317,6 @@ void load_pretrained(nn::llama<P, Norm>& model, const std::filesystem::path& pat
 }
 
 namespace detail {
-
-/// The double whose text is the shortest that is read as this float: 1e-6 rather than 9.99999997e-7.
-inline double shortest(float x) {
-    char text[32];
-    const auto end = std::to_chars(text, text + sizeof text, x).ptr;
-    double value = 0;
-    std::from_chars(text, end, value);
-    return value;
-}
 
 /// A configuration with nothing made up, which transformers reads as a Qwen3, a Qwen2 or a Llama.
 inline nlohmann::json llama_config_of(const nn::llama_config& c, bool normalises_heads) {
