@@ -24,6 +24,7 @@
 #include <halftone/io/checkpoint/manifest.hpp>
 #include <halftone/io/checkpoint/policy_stamp.hpp>
 #include <halftone/io/fields.hpp>
+#include <halftone/io/gguf.hpp>
 #include <halftone/io/npy.hpp>
 #include <halftone/io/pretrained.hpp>
 #include <halftone/io/tensor_files.hpp>
@@ -182,12 +183,45 @@ inline void tokenizer(const std::uint8_t* bytes, std::size_t size) {
     }
 }
 
+/// A GGUF file: its tensors, its tokenizer, and the model that it may be.
+inline void gguf(const std::uint8_t* bytes, std::size_t size) {
+    static const file_in_memory file;
+    file.write(bytes, size);
+    const ht::gguf_file opened{file.path()};
+    for (const ht::gguf_tensor& t : opened.tensors()) {
+        if (t.first > size || t.bytes > size - t.first) __builtin_trap();
+        std::vector<std::byte> raw(static_cast<std::size_t>(t.bytes));
+        opened.read(t, raw.data());
+    }
+    const auto attempt = [](const auto& f) {
+        try {
+            f();
+        } catch (const ht::error&) {
+        }
+    };
+    for (const ht::gguf_tensor& t : opened.tensors()) {
+        attempt([&] {
+            if (opened.read<ht::bfloat16>(t.name).size() != t.count()) __builtin_trap();
+        });
+    }
+    attempt([&] { static_cast<void>(ht::read_gguf_tokenizer(opened.metadata())); });
+    attempt([&] {
+        const ht::detail::llama_gguf_tensors model(file.path());
+        for (const ht::tensor_info& t : model.tensors()) {
+            std::vector<std::byte> values(static_cast<std::size_t>(t.bytes));
+            model.read(t, values.data());
+        }
+    });
+}
+
 struct target {
     const char* name;
     void (*run)(const std::uint8_t*, std::size_t);
 };
-inline constexpr target all[]{{"safetensors", safetensors}, {"index", index}, {"npy", npy}, {"manifest", manifest},
-                                {"idx", idx}, {"tokens", tokens}, {"config", config}, {"tokenizer", tokenizer}};
+inline constexpr target all[]{{"safetensors", safetensors}, {"index", index}, {"npy", npy},
+                              {"manifest", manifest},       {"idx", idx},     {"tokens", tokens},
+                              {"config", config},           {"gguf", gguf},
+                              {"tokenizer", tokenizer}};
 
 /// Runs a target; an exception that is no ht::error ends the program.
 inline void run(const target& t, const std::uint8_t* bytes, std::size_t size) {

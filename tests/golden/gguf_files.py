@@ -3,6 +3,7 @@
 """Writes gguf_files/*.gguf and gguf_files.txt: small random models as GGUF files, the checksums of the numbers in them, and transformers' logits.
 
     python3 tests/golden/gguf_files.py               # needs PyPI's torch, transformers and gguf; those committed are of 2.15, 5.24 and 0.19
+    python3 tests/golden/gguf_files.py --seeds     # writes tests/fuzz/seeds/gguf/, small files, good ones and bad ones
     python3 tests/golden/gguf_files.py --llama-cpp   # compares gguf_files.txt's logits with llama.cpp's, of PyPI's cyllama (0.2.18)
 
 Each model is there in each number type, F32, F16, BF16, Q8_0, Q4_0 and MXFP4; vectors are F32 in all. Checksums are CRC-32s of the float32
@@ -12,6 +13,7 @@ Llama permuted as llama.cpp's converter does it.
 import math
 import pathlib
 import sys
+import types
 import zlib
 
 import numpy
@@ -170,6 +172,51 @@ def codes():
         yield f"scale {scale} {zlib.crc32(values.astype(numpy.float32).tobytes())}"
 
 
+def save_seeds():
+    """A model of one layer with heads of 2 whose projections and factors are there, each type of key, each type of tensor."""
+    import gguf
+
+    folder = HERE.parent / "fuzz" / "seeds" / "gguf"
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def save(name, arch, keys, tensors):
+        writer = gguf.GGUFWriter(folder / name, arch)
+        for key, value in keys:
+            getattr(writer, "add_" + key)(*value)
+        for tensor, kind, shape in tensors:
+            array = numpy.arange(math.prod(shape), dtype=numpy.float32).reshape(shape) / 8
+            if tensor == "rope_freqs.weight":
+                array = factors(types.SimpleNamespace(head_dim=4, rope_parameters={**LLAMA3, "rope_theta": 500.0, "original_max_position_embeddings": 16}))
+            if kind.name in TYPES:
+                writer.add_tensor(tensor, gguf.quants.quantize(array, kind), raw_dtype=kind)
+            else:
+                writer.add_tensor(tensor, numpy.zeros(gguf.quants.quant_shape_to_byte_shape(shape, kind), numpy.uint8), raw_dtype=kind)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+
+    kinds = gguf.GGMLQuantizationType
+    model = [("block_count", [1]), ("context_length", [8]), ("embedding_length", [32]), ("feed_forward_length", [4]), ("head_count", [2]),
+             ("key_length", [4]), ("value_length", [4]), ("layer_norm_rms_eps", [1e-5]), ("rope_freq_base", [500.0])]
+    tokenizer = [("tokenizer_model", ["gpt2"]), ("token_list", [["a", "b"]]), ("token_types", [[1, 3]]), ("token_scores", [[0.0, -1.0]]),
+                 ("token_merges", [["a b"]]), ("bos_token_id", [1]), ("add_bos_token", [True]), ("chat_template", ["{{x}}"])]
+    projections = [("token_embd.weight", kinds.F16, (2, 32)), ("rope_freqs.weight", kinds.F32, (2,)), ("blk.0.attn_q.weight", kinds.Q8_0, (8, 32)),
+                   ("blk.0.attn_k.weight", kinds.MXFP4, (8, 32)), ("output_norm.weight", kinds.F32, (32,))]
+    save("llama.gguf", "llama", model + tokenizer, [p for p in projections if p[0] != "rope_freqs.weight"])
+    save("factors.gguf", "llama", model, projections)
+    save("qwen3.gguf", "qwen3", model + tokenizer, [("token_embd.weight", kinds.Q4_0, (2, 32)), ("output.weight", kinds.BF16, (2, 32))])
+    values = [("uint8", ["u8", 1]), ("int8", ["i8", -1]), ("uint16", ["u16", 2]), ("int16", ["i16", -2]), ("uint32", ["u32", 3]),
+              ("int32", ["i32", -3]), ("float32", ["f32", 0.5]), ("uint64", ["u64", 4]), ("int64", ["i64", -4]), ("float64", ["f64", 0.25]),
+              ("bool", ["bool", True]), ("string", ["text", "t"]), ("array", ["bools", [True, False]]), ("array", ["floats", [0.5]])]
+    save("types.gguf", "other", values, [(kind.name, kind, (1, 256)) for kind in kinds if kind.name not in ("F32", "F16", "F64", "I64", "I32")])
+    good = (folder / "llama.gguf").read_bytes()
+    (folder / "version2.gguf").write_bytes(good[:4] + b"\2\0\0\0" + good[8:])
+    (folder / "cut.gguf").write_bytes(good[:-700])
+    (folder / "big_endian.gguf").write_bytes(good[:4] + b"\0\0\0\3" + good[8:])
+    (folder / "many_keys.gguf").write_bytes(good[:16] + b"\xff" * 8 + good[24:])
+
+
 def compare_with_llama_cpp():
     from cyllama.llama import llama_cpp as cy
 
@@ -200,6 +247,8 @@ def compare_with_llama_cpp():
 if __name__ == "__main__":
     if sys.argv[1:] == ["--llama-cpp"]:
         compare_with_llama_cpp()
+    elif sys.argv[1:] == ["--seeds"]:
+        save_seeds()
     else:
         FILES.mkdir(exist_ok=True)
         lines = ["# SPDX-License-Identifier: MIT", "# Written by gguf_files.py with gguf 0.19.0, torch 2.15 and transformers 5.24: of each file the checksums of the numbers of its",

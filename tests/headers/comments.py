@@ -21,7 +21,7 @@ REFERS_BEHIND = re.compile(r'(the same|same|and|also|but|ditto|likewise|as above
 
 # A path: its folders, if it has any, and the name of a file. Names without a folder are paths only if they are those of sources.
 PATH = re.compile(r'(?<![\w<>./*{$~-])((?:[\w*.-]+/)+[\w*.-]+\.(?:hpp|cuh|cpp|cu|py|sh|md|awk|cmake|json|tsv)|[\w*.-]+\.(?:hpp|cuh|cpp|cu|py|sh))(?![\w/])')
-OF_OTHER_PROJECTS = ('CLI/', 'c10/', 'torch/', 'transformers/')
+OF_OTHER_PROJECTS = ('CLI/', 'c10/', 'torch/', 'transformers/', 'llama.cpp')
 
 
 def lines_of(file):

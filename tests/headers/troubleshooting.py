@@ -23,7 +23,7 @@ HEADERS = '**/*.hpp', '**/*.cuh'
 # Sentences for people that are no errors: why a strategy was chosen, what a plan does, what a loader of checkpoints went past.
 NO_ERRORS = re.compile(r'(math|flash|recorded|planned|not planned|not followed[^:]*|skipped …): ')
 ESCAPES = {'n': '\n', 't': '\t', '0': '\0'}
-CALL = re.compile(r'\b(fail<[\w:]+>|fprintf|throw [\w:]*(?:error|out_of_memory)|static_assert|sentence)\s*([({])')
+CALL = re.compile(r'\b(fail<(?:typename )?[\w:]+>|fprintf|throw [\w:]*(?:error|out_of_memory)|static_assert|sentence)\s*([({])')
 TOKEN = re.compile(r'''//[^\n]*|/\*.*?\*/|R"(\w*)\((.*?)\)\1"|"((?:[^"\\\n]|\\.)*)"|(?<=[0-9a-fA-F])'(?=[0-9a-fA-F])|'(?:[^'\\\n]|\\.)+'|[^"'/R]+|.''', re.S)
 
 

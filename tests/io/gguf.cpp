@@ -49,7 +49,7 @@ TEST_CASE("gguf: numbers have the bits of the gguf package's dequantiser, in eve
             const std::vector<float> all = opened.read<float>(line.words[0]);
             CHECK(sum_of(all.data(), all.size() * sizeof(float)) == std::stoul(line.words[2]));
             // A slice of rows has the numbers of the whole.
-            if (t->shape.size() == 2 && ht::values_of(t->type) == ht::dtype::f32) {
+            if (t->shape.size() == 2 && ht::converted_type(t->type) == ht::dtype::f32) {
                 const auto width = static_cast<std::size_t>(t->shape[1]);
                 std::vector<float> rows(2 * width);
                 opened.read(*t, 3 * width, 2 * width, rows.data());
@@ -87,7 +87,8 @@ TEST_CASE("gguf: MXFP4 has OCP's numbers for all codes") {
                 if (scale == 255) {
                     CHECK(std::isnan(of_block[i]));
                 } else if (std::abs(expected) >= std::ldexp(1.0, 128)) {
-                    CHECK(of_block[i] == std::copysign(std::numeric_limits<float>::infinity(), static_cast<float>(expected)));
+                    CHECK(of_block[i] ==
+                          std::copysign(std::numeric_limits<float>::infinity(), static_cast<float>(expected)));
                 } else {
                     CHECK(static_cast<double>(of_block[i]) == expected);
                 }
@@ -97,19 +98,27 @@ TEST_CASE("gguf: MXFP4 has OCP's numbers for all codes") {
 }
 
 ht::nn::llama_config config_of(const std::string& name) {
-    ht::nn::llama_config c{.vocab_size = 32, .hidden_size = 32, .intermediate_size = 32, .num_hidden_layers = 2, .num_attention_heads = 4,
-                           .num_key_value_heads = 2, .head_dim = 8, .max_position_embeddings = 64};
+    ht::nn::llama_config c{.vocab_size = 32,
+                           .hidden_size = 32,
+                           .intermediate_size = 32,
+                           .num_hidden_layers = 2,
+                           .num_attention_heads = 4,
+                           .num_key_value_heads = 2,
+                           .head_dim = 8,
+                           .max_position_embeddings = 64};
     c.rms_norm_eps = name.starts_with("qwen") ? 1e-6f : 1e-5f;
     c.rope_theta = name == "llama" ? 20000 : name == "llama3" ? 500000 : 1000000;
     if (name == "llama3" || name == "qwen3") c.head_dim = 16;
-    if (name == "llama3") c.rope_scaling = {.factor = 8, .low_frequency = 1, .high_frequency = 4, .original_context = 128};
+    if (name == "llama3")
+        c.rope_scaling = {.factor = 8, .low_frequency = 1, .high_frequency = 4, .original_context = 128};
     c.tie_word_embeddings = name != "llama";
     c.attention_bias = name == "qwen2";
     return c;
 }
 
 template <class P, ht::nn::qk_norm Norm>
-std::vector<double> logits_of(const std::filesystem::path& path, const ht::nn::llama_config& c, std::vector<std::int32_t> tokens) {
+std::vector<double> logits_of(const std::filesystem::path& path, const ht::nn::llama_config& c,
+                              std::vector<std::int32_t> tokens) {
     ht::cpu device{{.threads = 1}};
     ht::nn::llama<P, Norm> model{device, c};
     ht::load_pretrained(model, path);
@@ -285,7 +294,8 @@ TEST_CASE("gguf: what a header may say, and how") {
     CHECK(message_of([&] { keys.integer("too large"); }) == "file: too large is U64; expected an integer below 2^63");
     CHECK(message_of([&] { keys.number("nan"); }) == "file: nan is F32; expected a finite number");
     CHECK(message_of([&] { keys.flag("u8"); }) == "file: u8 is U8; expected a bool");
-    CHECK(message_of([&] { keys.integer("u16s"); }) == "file: u16s is an array of 2 U16; expected an integer below 2^63");
+    CHECK(message_of([&] { keys.integer("u16s"); }) ==
+          "file: u16s is an array of 2 U16; expected an integer below 2^63");
 }
 
 TEST_CASE("gguf: a header that lies is refused in one sentence") {
@@ -295,22 +305,25 @@ TEST_CASE("gguf: a header that lies is refused in one sentence") {
     for (std::size_t n = 0; n < good.size(); ++n) {
         const std::string message = said(good.substr(0, n));
         CAPTURE(n);
-        CHECK((n < 24 ? message.ends_with("; expected 24 or more, a GGUF file's header") : message.ends_with("it is truncated")));
+        CHECK((n < 24 ? message.ends_with("; expected 24 or more, a GGUF file's header")
+                      : message.ends_with("it is truncated")));
     }
     CHECK(said("GGML" + good.substr(4)) == "file: does not begin as a GGUF file does");
     CHECK(said("GGUF" + std::string("\1\0\0\0", 4) + good.substr(8)) == "file: version 1; expected 2 or 3");
-    CHECK(said("GGUF" + std::string("\0\0\0\3", 4) + good.substr(8)) == "file: a big-endian file; expected a little-endian one");
+    CHECK(said("GGUF" + std::string("\0\0\0\3", 4) + good.substr(8)) ==
+          "file: a big-endian file; expected a little-endian one");
     // Counts and lengths beyond the file, before anything is allocated.
-    const std::string ends = "file: ends at byte " + std::to_string(good.size()) + ", within its header: it is truncated";
+    const std::string ends =
+        "file: ends at byte " + std::to_string(good.size()) + ", within its header: it is truncated";
     const auto with = [&](std::size_t at, std::uint64_t number) {
         std::string bytes = good;
         std::memcpy(bytes.data() + at, &number, sizeof number);
         return said(bytes);
     };
     for (const std::uint64_t count : {std::uint64_t{1} << 20, std::uint64_t{1} << 62, ~std::uint64_t{0}}) {
-        CHECK(with(8, count) == ends);        // tensors
-        CHECK(with(16, count) == ends);       // keys
-        CHECK(with(24, count) == ends);       // the first key's length
+        CHECK(with(8, count) == ends);   // tensors
+        CHECK(with(16, count) == ends);  // keys
+        CHECK(with(24, count) == ends);  // the first key's length
     }
     CHECK(with(24, 0) == "file: a key of 0 bytes; expected 1 to 65535");
 
@@ -325,33 +338,44 @@ TEST_CASE("gguf: a header that lies is refused in one sentence") {
           "file: a.flag has a bool that is neither 0 nor 1");
     CHECK(changed([](gguf_writer& w) { w.add("odd", static_cast<value>(13), 0); }) ==
           "file: odd has a value of type 13; expected 0 to 12");
-    CHECK(changed([](gguf_writer& w) { w.add_array("odd", value::array, std::vector<std::uint64_t>{1, 2, 3}); }) ==
-          "file: odd is an array of arrays");
+    CHECK(changed([](gguf_writer& w) {
+              w.add_array("odd", value::array, std::vector<std::uint64_t>{1, 2, 3});
+          }) == "file: odd is an array of arrays");
     CHECK(changed([](gguf_writer& w) { w.add("general.alignment", value::u32, std::uint32_t{24}); }) ==
           "file: general.alignment is 24; expected a power of 2, at most 2^30");
-    CHECK(changed([](gguf_writer& w) { w.add("general.alignment", value::u32, std::uint32_t{0}); })
-              .starts_with("file: general.alignment is 0; "));
+    CHECK(changed([](gguf_writer& w) {
+              w.add("general.alignment", value::u32, std::uint32_t{0});
+          }).starts_with("file: general.alignment is 0; "));
     CHECK(changed([](gguf_writer& w) { w.tensors[1].name = "x"; }) == "file: has the tensor 'x' twice");
     CHECK(changed([](gguf_writer& w) { w.tensors[1].name = ""; }) ==
           "file: a tensor's name is '' of 0 bytes; expected 1 to 63, none of them 0");
-    CHECK(changed([](gguf_writer& w) { w.tensors[1].name = std::string(64, 'n'); }).ends_with("' of 64 bytes; expected 1 to 63, none of them 0"));
-    CHECK(changed([](gguf_writer& w) { w.tensors[1].extents = {1, 1, 1, 1, 1}; }) == "file: 'y' has 5 axes; expected at most 4");
-    CHECK(changed([](gguf_writer& w) { w.tensors[1].extents = {33, 1}; }) ==
-          "file: 'y' has rows of 33 elements; expected a multiple of the 32 of Q8_0");
+    CHECK(changed([](gguf_writer& w) {
+              w.tensors[1].name = std::string(64, 'n');
+          }).ends_with("' of 64 bytes; expected 1 to 63, none of them 0"));
+    CHECK(changed([](gguf_writer& w) {
+              w.tensors[1].extents = {1, 1, 1, 1, 1};
+          }) == "file: 'y' has 5 axes; expected at most 4");
+    CHECK(changed([](gguf_writer& w) {
+              w.tensors[1].extents = {33, 1};
+          }) == "file: 'y' has rows of 33 elements; expected a multiple of the 32 of Q8_0");
     CHECK(changed([](gguf_writer& w) { w.tensors[1].extents = {}; }) ==
           "file: 'y' has rows of 1 elements; expected a multiple of the 32 of Q8_0");
     CHECK(changed([](gguf_writer& w) { w.tensors[0].extents = {~std::uint64_t{0}}; }) ==
           "file: 'x' has an extent of 18446744073709551615; expected less than 2^63");
-    CHECK(changed([](gguf_writer& w) { w.tensors[0].extents = {std::uint64_t{1} << 40, std::uint64_t{1} << 40}; }) ==
-          "file: 'x': (1099511627776, 1099511627776) has more elements than fit in memory");
-    CHECK(changed([](gguf_writer& w) { w.tensors[1].type = 4; }) == "file: 'y' is of type 4, which ggml 0.12 does not have");
+    CHECK(changed([](gguf_writer& w) {
+              w.tensors[0].extents = {std::uint64_t{1} << 40, std::uint64_t{1} << 40};
+          }) == "file: 'x': (1099511627776, 1099511627776) has more elements than fit in memory");
+    CHECK(changed([](gguf_writer& w) { w.tensors[1].type = 4; }) ==
+          "file: 'y' is of type 4, which ggml 0.12 does not have");
     CHECK(changed([](gguf_writer& w) { w.tensors[1].first = 33; }) ==
           "file: 'y' begins at 33, which is no multiple of the alignment, 32");
     CHECK(changed([](gguf_writer& w) { w.tensors[1].first = 0; }) ==
           "file: 'y' begins at 0, inside of another tensor, which ends at 24");
     CHECK(changed([](gguf_writer& w) { w.tensors[1].first = 64; }) == "file: 'y' begins at 64, behind a gap from 24");
     CHECK(changed([](gguf_writer& w) { w.tensors[1].extents = {32, 2}; }).ends_with(" bytes: it is truncated"));
-    CHECK(changed([](gguf_writer& w) { w.tensors[1].extents = {std::uint64_t{1} << 55}; }).ends_with(" bytes: it is truncated"));
+    CHECK(changed([](gguf_writer& w) {
+              w.tensors[1].extents = {std::uint64_t{1} << 55};
+          }).ends_with(" bytes: it is truncated"));
 }
 
 TEST_CASE("gguf: a tensor of another type does not keep the others from being read") {
@@ -362,9 +386,10 @@ TEST_CASE("gguf: a tensor of another type does not keep the others from being re
     const ht::gguf_file file(folder.write("some.gguf", w.bytes()));
     CHECK(file.read<float>("x").size() == 6);
     CHECK(file.find("z")->count() == 256);
-    CHECK(message_of([&] {
-              file.read<float>("z");
-          }).ends_with("some.gguf: 'z' is Q4_K, which halftone does not read; expected F32, F16, BF16, Q8_0, Q4_0 or MXFP4"));
+    CHECK(
+        message_of([&] { file.read<float>("z"); })
+            .ends_with(
+                "some.gguf: 'z' is Q4_K, which halftone does not read; expected F32, F16, BF16, Q8_0, Q4_0 or MXFP4"));
     CHECK(message_of([&] {
               file.read<float>("m");
           }).ends_with("some.gguf: 'm' has scales with numbers beyond float's largest, or NaN"));
@@ -380,8 +405,11 @@ struct changed_model {
 
     explicit changed_model(const std::string& architecture = "llama") {
         writer.add("general.architecture", architecture);
-        for (const auto& [key, number] : {std::pair<const char*, std::uint32_t>{"block_count", 1}, {"context_length", 64},
-                                          {"embedding_length", 32}, {"feed_forward_length", 32}, {"attention.head_count", 4}})
+        for (const auto& [key, number] : {std::pair<const char*, std::uint32_t>{"block_count", 1},
+                                          {"context_length", 64},
+                                          {"embedding_length", 32},
+                                          {"feed_forward_length", 32},
+                                          {"attention.head_count", 4}})
             writer.add(architecture + '.' + key, value::u32, number);
         writer.add(architecture + ".attention.layer_norm_rms_epsilon", value::f32, 1e-5f);
         writer.add_tensor("token_embd.weight", ht::ggml_type::f32, {4, 32}, std::string(4 * 32 * 4, '\0'));
@@ -420,25 +448,32 @@ TEST_CASE("gguf: what halftone does not compute is refused by the name of the ke
     CHECK(c.rope_theta == 10000);
     CHECK(c.max_position_embeddings == 16);
     CHECK(c.vocab_size == 4);
-    CHECK(m.said("general.architecture", "gemma3") == R"(general.architecture is "gemma3"; expected "llama", "qwen2" or "qwen3")");
+    CHECK(m.said("general.architecture", "gemma3") ==
+          R"(general.architecture is "gemma3"; expected "llama", "qwen2" or "qwen3")");
     CHECK(m.without("general.architecture") == "general.architecture is missing");
     CHECK(m.said("general.type", "adapter") == R"(general.type is "adapter"; expected "model")");
     CHECK(m.said("split.count", value::u16, std::uint16_t{3}) == "split.count is 3; expected a model in one file");
     CHECK(m.said("split.count", value::u16, std::uint16_t{1}) == "no error");
-    for (const char* const key : {"block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count",
-                                  "attention.layer_norm_rms_epsilon"})
+    for (const char* const key : {"block_count", "context_length", "embedding_length", "feed_forward_length",
+                                  "attention.head_count", "attention.layer_norm_rms_epsilon"})
         CHECK(m.without(std::string("llama.") + key) == std::string("llama.") + key + " is missing");
     CHECK(m.said("llama.block_count", value::u32, std::uint32_t{0}) == "llama.block_count is 0; expected 1 to 65536");
-    CHECK(m.said("llama.embedding_length", value::i64, std::int64_t{-32}) == "llama.embedding_length is -32; expected 1 to 16777216");
+    CHECK(m.said("llama.embedding_length", value::i64, std::int64_t{-32}) ==
+          "llama.embedding_length is -32; expected 1 to 16777216");
     CHECK(m.said("llama.block_count", value::f32, 1.0f) == "llama.block_count is F32; expected an integer below 2^63");
-    CHECK(m.said("llama.vocab_size", value::u32, std::uint32_t{5}) == "llama.vocab_size is 5, token_embd.weight is (4, 32)");
-    CHECK(m.said("llama.attention.value_length", value::u32, std::uint32_t{16}) == "llama.attention.value_length is 16; expected 8");
-    CHECK(m.said("llama.attention.key_length", value::u32, std::uint32_t{7}) == "llama.attention.key_length is 7; expected an even number");
+    CHECK(m.said("llama.vocab_size", value::u32, std::uint32_t{5}) ==
+          "llama.vocab_size is 5, token_embd.weight is (4, 32)");
+    CHECK(m.said("llama.attention.value_length", value::u32, std::uint32_t{16}) ==
+          "llama.attention.value_length is 16; expected 8");
+    CHECK(m.said("llama.attention.key_length", value::u32, std::uint32_t{7}) ==
+          "llama.attention.key_length is 7; expected an even number");
     CHECK(m.said("llama.attention.layer_norm_rms_epsilon", value::f32, 0.0f) ==
           "llama.attention.layer_norm_rms_epsilon is 0; expected a number above 0");
     CHECK(m.said("llama.rope.freq_base", value::f32, -1.0f) == "llama.rope.freq_base is -1; expected a number above 0");
-    CHECK(m.said("llama.rope.dimension_count", value::u32, std::uint32_t{4}) == "llama.rope.dimension_count is 4; expected 8");
-    CHECK(m.said("llama.rope.scaling.type", "yarn") == R"(llama.rope.scaling.type is "yarn", with a factor of 0; expected "none")");
+    CHECK(m.said("llama.rope.dimension_count", value::u32, std::uint32_t{4}) ==
+          "llama.rope.dimension_count is 4; expected 8");
+    CHECK(m.said("llama.rope.scaling.type", "yarn") ==
+          R"(llama.rope.scaling.type is "yarn", with a factor of 0; expected "none")");
     CHECK(m.said("llama.rope.scaling.factor", value::f32, 4.0f) ==
           R"(llama.rope.scaling.type is "linear", with a factor of 4; expected "none")");
     CHECK(m.said("llama.rope.scale_linear", value::f32, 4.0f).ends_with(R"(with a factor of 4; expected "none")"));
@@ -450,7 +485,8 @@ TEST_CASE("gguf: what halftone does not compute is refused by the name of the ke
     CHECK(m.said("llama.expert_count", value::u32, std::uint32_t{0}) == "no error");
     CHECK(m.said("llama.attention.causal", value::boolean, std::uint8_t{0}) ==
           "llama.attention.causal is there; halftone does not compute such a model");
-    CHECK(m.said("llama.logit_scale", value::f32, 2.0f) == "llama.logit_scale is there; halftone does not compute such a model");
+    CHECK(m.said("llama.logit_scale", value::f32, 2.0f) ==
+          "llama.logit_scale is there; halftone does not compute such a model");
     CHECK(m.said("qwen2.logit_scale", value::f32, 2.0f) == "no error");  // of an architecture that the file is not of
     // A window is for the calls.
     m.writer.add("llama.attention.sliding_window", value::u32, std::uint32_t{5});
@@ -487,9 +523,11 @@ std::vector<float> factors_of(const ht::rotary_scaling& s, ht::extent n = 8) {
 TEST_CASE("gguf: factors of frequencies are Llama 3's scaling, or refused") {
     for (const double factor : {8.0, 32.0}) {
         for (const double context : {128.0, 1024.0, 8192.0}) {
-            const auto factors = factors_of({.factor = factor, .low_frequency = 1, .high_frequency = 4, .original_context = context});
+            const auto factors =
+                factors_of({.factor = factor, .low_frequency = 1, .high_frequency = 4, .original_context = context});
             // Only contexts with a frequency in between are told apart; of 8 frequencies 8192 has one, 1024 none.
-            const bool has_one = std::any_of(factors.begin(), factors.end(), [&](float f) { return f != 1 && f != static_cast<float>(factor); });
+            const bool has_one = std::any_of(factors.begin(), factors.end(),
+                                             [&](float f) { return f != 1 && f != static_cast<float>(factor); });
             CAPTURE(context);
             if (has_one) CHECK(factors_said(factors) == std::to_string(factor) + ' ' + std::to_string(context));
         }
@@ -498,10 +536,12 @@ TEST_CASE("gguf: factors of frequencies are Llama 3's scaling, or refused") {
     auto wrong = factors_of({.factor = 8, .low_frequency = 1, .high_frequency = 4, .original_context = 8192});
     wrong[2] = 1.01f;
     CHECK(factors_said(wrong).starts_with("rope_freqs.weight has "));
-    CHECK(factors_said({1, 2, 3, 4, 5, 6, 7, 8}).find("; expected the factors of Llama 3's scaling, ") != std::string::npos);
+    CHECK(factors_said({1, 2, 3, 4, 5, 6, 7, 8}).find("; expected the factors of Llama 3's scaling, ") !=
+          std::string::npos);
     CHECK(factors_said(std::vector<float>(8, 0)) == "rope_freqs.weight has 0; expected positive numbers");
     CHECK(factors_said(std::vector<float>(8, 4)).starts_with("rope_freqs.weight has 4 for frequency 0; expected"));
-    CHECK(factors_said(factors_of({.factor = 8, .low_frequency = 1, .high_frequency = 2, .original_context = 128})).starts_with("rope_freqs.weight has "));
+    CHECK(factors_said(factors_of({.factor = 8, .low_frequency = 1, .high_frequency = 2, .original_context = 128}))
+              .starts_with("rope_freqs.weight has "));
     CHECK(factors_said({1, 1}) == "rope_freqs.weight is F32 (2); expected F32 (8), of the architecture llama");
     CHECK(factors_said(std::vector<float>(8, 1), "qwen2") ==
           "rope_freqs.weight is F32 (8); expected F32 (8), of the architecture llama");
@@ -536,18 +576,24 @@ TEST_CASE("gguf: a file of another model is refused, and the model stays as it w
         return folder.write("model.gguf", w.bytes());
     };
     CHECK(said(c, copied([](gguf_writer&) {})) == "no error");
-    CHECK(said(c, copied([](gguf_writer& w) { w.remove_tensor("blk.1.attn_k.weight"); })) == "missing: blk.1.attn_k.weight");
-    CHECK(said(c, copied([](gguf_writer& w) { w.add_tensor("blk.0.attn_q.bias", ht::ggml_type::f32, {64}, std::string(256, '\0')); })) ==
-          "unexpected: blk.0.attn_q.bias");
+    CHECK(said(c, copied([](gguf_writer& w) { w.remove_tensor("blk.1.attn_k.weight"); })) ==
+          "missing: blk.1.attn_k.weight");
     CHECK(said(c, copied([](gguf_writer& w) {
-              w.remove_tensor("blk.0.ffn_up.weight");
-              w.add_tensor("blk.0.ffn_up.weight", ht::ggml_type::f16, {32, 16}, std::string(1024, '\0'));
-          })) == "of another shape or type: blk.0.ffn_up.weight (32, 16), which is (32, 32)");
+                   w.add_tensor("blk.0.attn_q.bias", ht::ggml_type::f32, {64}, std::string(256, '\0'));
+               })) == "unexpected: blk.0.attn_q.bias");
     CHECK(said(c, copied([](gguf_writer& w) {
-              w.remove_tensor("blk.0.ffn_up.weight");
-              w.add_tensor("blk.0.ffn_up.weight", ht::ggml_type::q4_1, {32, 32}, std::string(640, '\0'));
-          })).ends_with("has tensors of types that halftone does not read: blk.0.ffn_up.weight, Q4_1; expected F32, F16, BF16, Q8_0, Q4_0 or MXFP4"));
-    const auto with_head = copied([](gguf_writer& w) { w.add_tensor("output.weight", ht::ggml_type::f32, {32, 32}, std::string(4096, '\0')); });
+                   w.remove_tensor("blk.0.ffn_up.weight");
+                   w.add_tensor("blk.0.ffn_up.weight", ht::ggml_type::f16, {32, 16}, std::string(1024, '\0'));
+               })) == "of another shape or type: blk.0.ffn_up.weight (32, 16), which is (32, 32)");
+    CHECK(said(c, copied([](gguf_writer& w) {
+                   w.remove_tensor("blk.0.ffn_up.weight");
+                   w.add_tensor("blk.0.ffn_up.weight", ht::ggml_type::q4_1, {32, 32}, std::string(640, '\0'));
+               }))
+              .ends_with("has tensors of types that halftone does not read: blk.0.ffn_up.weight, Q4_1; expected F32, "
+                         "F16, BF16, Q8_0, Q4_0 or MXFP4"));
+    const auto with_head = copied([](gguf_writer& w) {
+        w.add_tensor("output.weight", ht::ggml_type::f32, {32, 32}, std::string(4096, '\0'));
+    });
     CHECK(!ht::read_llama_config(with_head).tie_word_embeddings);
     CHECK(said(c, with_head) == "tie_word_embeddings is 0, not 1");
     CHECK(said(ht::read_llama_config(with_head), with_head) == "no error");
@@ -555,10 +601,17 @@ TEST_CASE("gguf: a file of another model is refused, and the model stays as it w
     gguf_writer large = support::copy_of(ht::gguf_file(path));
     large.remove_tensor("output_norm.weight");
     const std::vector<float> numbers(32, 1e30f);
-    large.add_tensor("output_norm.weight", ht::ggml_type::f32, {32}, std::string(reinterpret_cast<const char*>(numbers.data()), 128));
+    large.add_tensor("output_norm.weight", ht::ggml_type::f32, {32},
+                     std::string(reinterpret_cast<const char*>(numbers.data()), 128));
     ht::nn::llama<ht::with_param<ht::amp_fp16, ht::float16>> narrow{device, c};
-    CHECK(message_of<ht::gguf_error>([&] { ht::load_pretrained(narrow, folder.write("large.gguf", large.bytes())); })
-              .ends_with("output_norm.weight, 1e+30 for a float16"));
+    CHECK(message_of<ht::gguf_error>([&] {
+              ht::load_pretrained(narrow, folder.write("large.gguf", large.bytes()));
+          }).ends_with("output_norm.weight, 1e+30 for a float16"));
+    // It is no folder whose configuration a saved model, or a GPT-2, takes over.
+    ht::nn::llama<ht::full_fp32> model{device, c};
+    const std::string ending = "llama3-F16.gguf: is a GGUF file; expected a folder of transformers, or its config.json";
+    CHECK(message_of<ht::gguf_error>([&] { ht::save_pretrained(model, folder.path() / "saved", {.like = path}); }).ends_with(ending));
+    CHECK(message_of<ht::gguf_error>([&] { ht::read_gpt2_config(path); }).ends_with(ending));
     // Without its extension it is known by its first bytes.
     std::filesystem::copy_file(path, folder.path() / "blob");
     CHECK(said(c, folder.path() / "blob") == "no error");

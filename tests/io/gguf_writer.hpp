@@ -64,7 +64,9 @@ struct gguf_writer {
         if (name == "general.alignment") std::memcpy(&alignment, &x, sizeof alignment);
         set(name, raw(type) + raw(x));
     }
-    void add(const std::string& name, const std::string& value) { set(name, raw(ht::gguf_value_type::text) + text(value)); }
+    void add(const std::string& name, const std::string& value) {
+        set(name, raw(ht::gguf_value_type::text) + text(value));
+    }
     template <class T>
     void add_array(const std::string& name, ht::gguf_value_type type, const std::vector<T>& all) {
         std::string value = raw(ht::gguf_value_type::array) + raw(type) + raw(static_cast<std::uint64_t>(all.size()));
@@ -72,12 +74,13 @@ struct gguf_writer {
         set(name, value);
     }
     void add_texts(const std::string& name, const std::vector<std::string>& all) {
-        std::string value =
-            raw(ht::gguf_value_type::array) + raw(ht::gguf_value_type::text) + raw(static_cast<std::uint64_t>(all.size()));
+        std::string value = raw(ht::gguf_value_type::array) + raw(ht::gguf_value_type::text) +
+                            raw(static_cast<std::uint64_t>(all.size()));
         for (const std::string& x : all) value += text(x);
         set(name, value);
     }
-    void add_tensor(const std::string& name, ht::ggml_type type, const std::vector<ht::extent>& shape, const std::string& bytes) {
+    void add_tensor(const std::string& name, ht::ggml_type type, const std::vector<ht::extent>& shape,
+                    const std::string& bytes) {
         tensors.push_back({name, static_cast<std::uint32_t>(type), {shape.rbegin(), shape.rend()}, bytes});
     }
     void remove_tensor(const std::string& name) {
@@ -85,7 +88,8 @@ struct gguf_writer {
     }
 
     std::string bytes() const {
-        std::string head = "GGUF" + raw(version) + raw(static_cast<std::uint64_t>(tensors.size())) + raw(static_cast<std::uint64_t>(keys.size()));
+        std::string head = "GGUF" + raw(version) + raw(static_cast<std::uint64_t>(tensors.size())) +
+                           raw(static_cast<std::uint64_t>(keys.size()));
         for (const key& k : keys) head += text(k.name) + k.value;
         const std::uint64_t unit = alignment == 0 ? 1 : alignment;
         std::string data;

@@ -36,9 +36,9 @@ class gguf_file {
   public:
     /// Throws io_error if the file cannot be read, and gguf_error if its contents violate the format.
     explicit gguf_file(const std::filesystem::path& path) : file_(path) {
-        header_ = detail::read_gguf(path.string(), file_.size(), [this](void* to, std::uint64_t first, std::size_t bytes) {
-            file_.read(to, first, bytes);
-        });
+        header_ = detail::read_gguf(
+            path.string(), file_.size(),
+            [this](void* to, std::uint64_t first, std::size_t bytes) { file_.read(to, first, bytes); });
         for (std::size_t i = 0; i < header_.tensors.size(); ++i) by_name_.emplace(header_.tensors[i].name, i);
     }
 
@@ -57,7 +57,7 @@ class gguf_file {
 
     /// Copies a tensor's bytes; `to` has room for t.bytes. Throws io_error.
     void read(const gguf_tensor& t, void* to) const { file_.read(to, t.first, static_cast<std::size_t>(t.bytes)); }
-    /// Copies `count` numbers from the first of a row, or of a block, on, as values_of(t.type). Throws io_error; gguf_error for a type that
+    /// Copies `count` numbers from the first of a row, or of a block, on, as converted_type(t.type). Throws io_error; gguf_error for a type that
     /// halftone does not convert, and for MXFP4 beyond float's largest number, or NaN.
     void read(const gguf_tensor& t, std::size_t first, std::size_t count, void* to) const {
         check_converted(t);
@@ -79,11 +79,12 @@ class gguf_file {
     /// have.
     template <class T>
         requires(is_float(dtype_of<T>))
-    std::vector<T> read(const std::string& name) const {
+    std::vector<T> read(const std::string& name)
+    const {
         const gguf_tensor* const t = find(name);
         if (t == nullptr) fail<gguf_error>(path().string(), ": there is no '", detail::shown(name), "'");
         check_converted(*t);
-        const dtype type = values_of(t->type);
+        const dtype type = converted_type(t->type);
         std::vector<T> values(t->count());
         if (type == dtype_of<T>) {
             read(*t, 0, t->count(), values.data());
@@ -104,7 +105,8 @@ class gguf_file {
     void check_finite(const gguf_tensor& t, const float* values, std::size_t count) const {
         if (t.type != ggml_type::mxfp4) return;
         if (!std::all_of(values, values + count, [](float x) { return std::isfinite(x); }))
-            fail<gguf_error>(path().string(), ": '", detail::shown(t.name), "' has scales with numbers beyond float's largest, or NaN");
+            fail<gguf_error>(path().string(), ": '", detail::shown(t.name),
+                             "' has scales with numbers beyond float's largest, or NaN");
     }
 
     detail::input_file file_;
@@ -117,7 +119,8 @@ namespace detail {
 /// Whether a path is that of a GGUF file: by its name, or by its first bytes.
 inline bool is_gguf(const std::filesystem::path& path) {
     std::error_code failed;
-    if (!std::filesystem::is_regular_file(path, failed)) return path.extension() == ".gguf" && !std::filesystem::is_directory(path, failed);
+    if (!std::filesystem::is_regular_file(path, failed))
+        return path.extension() == ".gguf" && !std::filesystem::is_directory(path, failed);
     if (path.extension() == ".gguf") return true;
     const input_file file(path);
     char magic[4]{};

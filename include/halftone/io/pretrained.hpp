@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Models of Hugging Face's transformers: GPT-2, and Llama, Mistral, Qwen2 and Qwen3, from their folders and back.
+/// Models of Hugging Face's transformers: GPT-2, and Llama, Mistral, Qwen2 and Qwen3, from their folders and back; all but GPT-2 from GGUF
+/// files, too.
 ///
 ///     if (ht::read_model_type(folder) == "gpt2") ...          // else "llama", "mistral", "qwen2", "qwen3": nn::llama, nn::qwen3
 ///     ht::load_pretrained(model, folder);

@@ -345,8 +345,7 @@ std::vector<matched_tensor> match_tensors(const store& parameters, const Files& 
     if (o.matching == name_matching::exact) say(faults, "unexpected: ", unexpected);
     say(faults, "of another shape or type: ", mismatched);
     if (faults.empty() && matches.empty()) faults = "no tensor has the name of a parameter";
-    if (!faults.empty())
-        fail<typename Files::error>("load_weights: ", where, " is of another model: ", faults);
+    if (!faults.empty()) fail<typename Files::error>("load_weights: ", where, " is of another model: ", faults);
     return matches;
 }
 

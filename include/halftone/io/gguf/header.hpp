@@ -26,8 +26,9 @@ inline namespace HALFTONE_ABI {
 struct gguf_tensor {
     std::string name;
     ggml_type type = ggml_type::f32;
-    std::vector<extent> shape;  ///< row-major, as everywhere in halftone; the file has the extents in the opposite order
-    std::uint64_t first = 0;    ///< its first byte in the file
+    std::vector<extent>
+        shape;                ///< row-major, as everywhere in halftone; the file has the extents in the opposite order
+    std::uint64_t first = 0;  ///< its first byte in the file
     std::uint64_t bytes = 0;
 
     /// The number of elements.
@@ -50,7 +51,8 @@ struct gguf_header {
 template <class Read>
 class gguf_cursor {
   public:
-    gguf_cursor(const std::string& where, std::uint64_t size, const Read& read) : where_(where), size_(size), read_(read) {}
+    gguf_cursor(const std::string& where, std::uint64_t size, const Read& read)
+        : where_(where), size_(size), read_(read) {}
 
     std::uint64_t position() const { return position_; }
     const std::string& where() const { return where_; }
@@ -104,7 +106,8 @@ template <class Cursor>
 gguf_value_type read_gguf_type(Cursor& in, const std::string& key) {
     const auto number = in.template number<std::uint32_t>();
     if (number >= gguf_value_types)
-        fail<gguf_error>(in.where(), ": ", shown(key), " has a value of type ", number, "; expected 0 to ", gguf_value_types - 1);
+        fail<gguf_error>(in.where(), ": ", shown(key), " has a value of type ", number, "; expected 0 to ",
+                         gguf_value_types - 1);
     return static_cast<gguf_value_type>(number);
 }
 template <class Cursor>
@@ -140,8 +143,8 @@ gguf_tensor read_gguf_tensor(Cursor& in) {
     t.name = in.text();
     constexpr std::size_t most_name = 63;  // as in ggml
     if (t.name.empty() || t.name.size() > most_name || t.name.find('\0') != std::string::npos)
-        fail<gguf_error>(in.where(), ": a tensor's name is '", shown(t.name), "' of ", t.name.size(), " bytes; expected 1 to ",
-                         most_name, ", none of them 0");
+        fail<gguf_error>(in.where(), ": a tensor's name is '", shown(t.name), "' of ", t.name.size(),
+                         " bytes; expected 1 to ", most_name, ", none of them 0");
     const std::string what = in.where() + ": '" + shown(t.name) + "'";
     const auto axes = in.template number<std::uint32_t>();
     if (axes > 4) fail<gguf_error>(what, " has ", axes, " axes; expected at most 4");
@@ -157,7 +160,8 @@ gguf_tensor read_gguf_tensor(Cursor& in) {
     std::vector<extent> blocks = t.shape;
     if (blocks.empty()) blocks.push_back(1);
     if (blocks.back() % entry->elements != 0)
-        fail<gguf_error>(what, " has rows of ", blocks.back(), " elements; expected a multiple of the ", entry->elements, " of ", entry->name);
+        fail<gguf_error>(what, " has rows of ", blocks.back(), " elements; expected a multiple of the ",
+                         entry->elements, " of ", entry->name);
     blocks.back() /= entry->elements;
     if (!checked_bytes(blocks, entry->bytes, t.bytes))
         fail<gguf_error>(what, ": ", shape_text(t.shape), " has more elements than fit in memory");
@@ -176,8 +180,10 @@ inline void place_gguf_tensors(const std::string& where, gguf_header& header, st
     for (gguf_tensor& t : header.tensors) {
         const std::string what = where + ": '" + shown(t.name) + "'";
         if (t.first % header.alignment != 0)
-            fail<gguf_error>(what, " begins at ", t.first, ", which is no multiple of the alignment, ", header.alignment);
-        if (t.first < end) fail<gguf_error>(what, " begins at ", t.first, ", inside of another tensor, which ends at ", end);
+            fail<gguf_error>(what, " begins at ", t.first, ", which is no multiple of the alignment, ",
+                             header.alignment);
+        if (t.first < end)
+            fail<gguf_error>(what, " begins at ", t.first, ", inside of another tensor, which ends at ", end);
         if (t.first != detail::round_up(end, header.alignment))
             fail<gguf_error>(what, " begins at ", t.first, ", behind a gap from ", end);
         if (begin > size || t.first > size - begin || t.bytes > size - begin - t.first)
@@ -192,9 +198,11 @@ template <class Cursor>
 std::uint32_t read_gguf_version(Cursor& in) {
     char magic[4];
     in.bytes(magic, sizeof magic);
-    if (std::memcmp(magic, "GGUF", sizeof magic) != 0) fail<gguf_error>(in.where(), ": does not begin as a GGUF file does");
+    if (std::memcmp(magic, "GGUF", sizeof magic) != 0)
+        fail<gguf_error>(in.where(), ": does not begin as a GGUF file does");
     const auto version = in.template number<std::uint32_t>();
-    if (version != 0 && (version & 0xffffff) == 0) fail<gguf_error>(in.where(), ": a big-endian file; expected a little-endian one");
+    if (version != 0 && (version & 0xffffff) == 0)
+        fail<gguf_error>(in.where(), ": a big-endian file; expected a little-endian one");
     if (version != 2 && version != 3) fail<gguf_error>(in.where(), ": version ", version, "; expected 2 or 3");
     return version;
 }
@@ -213,8 +221,10 @@ gguf_header read_gguf(const std::string& where, std::uint64_t size, const Read& 
     std::map<std::string, gguf_value> values;
     for (std::uint64_t i = 0; i < keys; ++i) {
         const std::string key = in.text();
-        if (key.empty() || key.size() > 65535) fail<gguf_error>(where, ": a key of ", key.size(), " bytes; expected 1 to 65535");
-        if (!values.emplace(key, read_gguf_value(in, key)).second) fail<gguf_error>(where, ": has the key '", shown(key), "' twice");
+        if (key.empty() || key.size() > 65535)
+            fail<gguf_error>(where, ": a key of ", key.size(), " bytes; expected 1 to 65535");
+        if (!values.emplace(key, read_gguf_value(in, key)).second)
+            fail<gguf_error>(where, ": has the key '", shown(key), "' twice");
     }
     header.metadata = gguf_metadata(where, std::move(values));
     const auto alignment = header.metadata.integer("general.alignment", 32);

@@ -29,11 +29,11 @@ enum class gguf_value_type : std::uint32_t { u8, i8, u16, i16, u32, i32, f32, bo
 
 /// A value of a GGUF file: a number, a bool, a text, or an array of one of these.
 struct gguf_value {
-    gguf_value_type type = gguf_value_type::u32;     ///< of an array its elements'
+    gguf_value_type type = gguf_value_type::u32;  ///< of an array its elements'
     bool is_array = false;
-    std::uint64_t count = 1;                         ///< the elements of an array
-    std::string bytes{};                             ///< numbers and bools as in the file, or a text
-    std::vector<std::string> texts{};                ///< the elements of an array of texts
+    std::uint64_t count = 1;           ///< the elements of an array
+    std::string bytes{};               ///< numbers and bools as in the file, or a text
+    std::vector<std::string> texts{};  ///< the elements of an array of texts
 };
 
 namespace detail {
@@ -42,9 +42,9 @@ struct gguf_value_entry {
     const char* name;   ///< in a sentence
     std::size_t bytes;  ///< of an element in the file, at least
 };
-inline constexpr gguf_value_entry gguf_value_entries[]{{"U8", 1},    {"I8", 1},   {"U16", 2},  {"I16", 2}, {"U32", 4},
-                                                       {"I32", 4},   {"F32", 4},  {"bool", 1}, {"text", 8}, {"array", 12},
-                                                       {"U64", 8},   {"I64", 8},  {"F64", 8}};
+inline constexpr gguf_value_entry gguf_value_entries[]{{"U8", 1},  {"I8", 1},  {"U16", 2},  {"I16", 2},  {"U32", 4},
+                                                       {"I32", 4}, {"F32", 4}, {"bool", 1}, {"text", 8}, {"array", 12},
+                                                       {"U64", 8}, {"I64", 8}, {"F64", 8}};
 constexpr std::uint32_t gguf_value_types = sizeof gguf_value_entries / sizeof gguf_value_entries[0];
 
 /// "an array of 3 U32"
@@ -62,19 +62,28 @@ T gguf_element(const gguf_value& v, std::uint64_t i) {
 /// Element i as an integer; none if the value's type is another, or the integer 2^63 or more.
 inline std::optional<std::int64_t> gguf_integer(const gguf_value& v, std::uint64_t i) {
     switch (v.type) {
-        case gguf_value_type::u8: return gguf_element<std::uint8_t>(v, i);
-        case gguf_value_type::i8: return gguf_element<std::int8_t>(v, i);
-        case gguf_value_type::u16: return gguf_element<std::uint16_t>(v, i);
-        case gguf_value_type::i16: return gguf_element<std::int16_t>(v, i);
-        case gguf_value_type::u32: return gguf_element<std::uint32_t>(v, i);
-        case gguf_value_type::i32: return gguf_element<std::int32_t>(v, i);
-        case gguf_value_type::i64: return gguf_element<std::int64_t>(v, i);
+        case gguf_value_type::u8:
+            return gguf_element<std::uint8_t>(v, i);
+        case gguf_value_type::i8:
+            return gguf_element<std::int8_t>(v, i);
+        case gguf_value_type::u16:
+            return gguf_element<std::uint16_t>(v, i);
+        case gguf_value_type::i16:
+            return gguf_element<std::int16_t>(v, i);
+        case gguf_value_type::u32:
+            return gguf_element<std::uint32_t>(v, i);
+        case gguf_value_type::i32:
+            return gguf_element<std::int32_t>(v, i);
+        case gguf_value_type::i64:
+            return gguf_element<std::int64_t>(v, i);
         case gguf_value_type::u64: {
             const auto x = gguf_element<std::uint64_t>(v, i);
-            if (x <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) return static_cast<std::int64_t>(x);
+            if (x <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+                return static_cast<std::int64_t>(x);
             return std::nullopt;
         }
-        default: return std::nullopt;
+        default:
+            return std::nullopt;
     }
 }
 /// Element i as a finite number; none if the value's type is another.
@@ -94,13 +103,16 @@ class gguf_metadata {
   public:
     gguf_metadata() = default;
     /// `where` begins the messages.
-    gguf_metadata(std::string where, std::map<std::string, gguf_value> values) : where_(std::move(where)), values_(std::move(values)) {}
+    gguf_metadata(std::string where, std::map<std::string, gguf_value> values)
+        : where_(std::move(where)), values_(std::move(values)) {}
 
     const std::string& where() const { return where_; }
     /// All keys, by name.
     const std::map<std::string, gguf_value>& values() const { return values_; }
+    /// Whether the file has this key.
     bool has(const std::string& key) const { return values_.count(key) != 0; }
 
+    /// A text, which may be any bytes.
     std::string text(const std::string& key, const std::optional<std::string>& otherwise = std::nullopt) const {
         if (!is_given(key, otherwise.has_value())) return *otherwise;
         const gguf_value& v = values_.at(key);
@@ -123,6 +135,7 @@ class gguf_metadata {
         if (!x) refuse(key, v, "a finite number");
         return *x;
     }
+    /// A bool.
     bool flag(const std::string& key, std::optional<bool> otherwise = std::nullopt) const {
         if (!is_given(key, otherwise.has_value())) return *otherwise;
         const gguf_value& v = values_.at(key);

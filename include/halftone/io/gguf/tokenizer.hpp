@@ -19,12 +19,12 @@ inline namespace HALFTONE_ABI {
 
 /// The keys "tokenizer.*" of a GGUF file. What the file does not have is empty: llama.cpp takes token 11 for ids that are missing.
 struct gguf_tokenizer {
-    std::string model;                     ///< tokenizer.ggml.model
-    std::string pre;                       ///< tokenizer.ggml.pre: how text is split before pairs are merged, "llama-bpe" say
+    std::string model;  ///< tokenizer.ggml.model
+    std::string pre;    ///< tokenizer.ggml.pre: how text is split before pairs are merged, "llama-bpe" say
     std::vector<std::string> tokens;       ///< a token's text, by its id
     std::vector<std::int64_t> token_type;  ///< 1: normal, 2: unknown, 3: control, 4: user-defined, 5: unused, 6: a byte
     std::vector<double> scores;
-    std::vector<std::string> merges;       ///< "t h", by rank
+    std::vector<std::string> merges;                                                    ///< "t h", by rank
     std::optional<std::int64_t> bos, eos, eot, eom, unknown, separator, padding, mask;  ///< ids of special tokens
     std::optional<bool> add_bos, add_eos, add_space_prefix;
     std::string chat_template;
@@ -52,9 +52,9 @@ inline gguf_tokenizer read_gguf_tokenizer(const gguf_metadata& keys) {
     const struct {
         const char* key;
         std::optional<std::int64_t>& id;
-    } ids[]{{"bos_token_id", t.bos},           {"eos_token_id", t.eos},     {"eot_token_id", t.eot},
-            {"eom_token_id", t.eom},           {"unknown_token_id", t.unknown}, {"seperator_token_id", t.separator},
-            {"padding_token_id", t.padding},   {"mask_token_id", t.mask}};
+    } ids[]{{"bos_token_id", t.bos},         {"eos_token_id", t.eos},         {"eot_token_id", t.eot},
+            {"eom_token_id", t.eom},         {"unknown_token_id", t.unknown}, {"seperator_token_id", t.separator},
+            {"padding_token_id", t.padding}, {"mask_token_id", t.mask}};
     for (const auto& each : ids) {
         if (!keys.has(begin + each.key)) continue;
         each.id = keys.integer(begin + each.key);

@@ -64,23 +64,44 @@ namespace detail {
 
 struct ggml_type_entry {
     ggml_type type;
-    const char* name;    ///< as in gguf's and llama.cpp's sources
-    extent elements;     ///< of a block
-    std::size_t bytes;   ///< of a block
+    const char* name;   ///< as in gguf's and llama.cpp's sources
+    extent elements;    ///< of a block
+    std::size_t bytes;  ///< of a block
 };
-inline constexpr ggml_type_entry ggml_type_entries[]{
-    {ggml_type::f32, "F32", 1, 4},           {ggml_type::f16, "F16", 1, 2},          {ggml_type::q4_0, "Q4_0", 32, 18},
-    {ggml_type::q4_1, "Q4_1", 32, 20},       {ggml_type::q5_0, "Q5_0", 32, 22},      {ggml_type::q5_1, "Q5_1", 32, 24},
-    {ggml_type::q8_0, "Q8_0", 32, 34},       {ggml_type::q8_1, "Q8_1", 32, 40},      {ggml_type::q2_k, "Q2_K", 256, 84},
-    {ggml_type::q3_k, "Q3_K", 256, 110},     {ggml_type::q4_k, "Q4_K", 256, 144},    {ggml_type::q5_k, "Q5_K", 256, 176},
-    {ggml_type::q6_k, "Q6_K", 256, 210},     {ggml_type::q8_k, "Q8_K", 256, 292},    {ggml_type::iq2_xxs, "IQ2_XXS", 256, 66},
-    {ggml_type::iq2_xs, "IQ2_XS", 256, 74},  {ggml_type::iq3_xxs, "IQ3_XXS", 256, 98}, {ggml_type::iq1_s, "IQ1_S", 256, 50},
-    {ggml_type::iq4_nl, "IQ4_NL", 32, 18},   {ggml_type::iq3_s, "IQ3_S", 256, 110},  {ggml_type::iq2_s, "IQ2_S", 256, 82},
-    {ggml_type::iq4_xs, "IQ4_XS", 256, 136}, {ggml_type::i8, "I8", 1, 1},            {ggml_type::i16, "I16", 1, 2},
-    {ggml_type::i32, "I32", 1, 4},           {ggml_type::i64, "I64", 1, 8},          {ggml_type::f64, "F64", 1, 8},
-    {ggml_type::iq1_m, "IQ1_M", 256, 56},    {ggml_type::bf16, "BF16", 1, 2},        {ggml_type::tq1_0, "TQ1_0", 256, 54},
-    {ggml_type::tq2_0, "TQ2_0", 256, 66},    {ggml_type::mxfp4, "MXFP4", 32, 17},    {ggml_type::nvfp4, "NVFP4", 64, 36},
-    {ggml_type::q1_0, "Q1_0", 128, 18}};
+inline constexpr ggml_type_entry ggml_type_entries[]{{ggml_type::f32, "F32", 1, 4},
+                                                     {ggml_type::f16, "F16", 1, 2},
+                                                     {ggml_type::q4_0, "Q4_0", 32, 18},
+                                                     {ggml_type::q4_1, "Q4_1", 32, 20},
+                                                     {ggml_type::q5_0, "Q5_0", 32, 22},
+                                                     {ggml_type::q5_1, "Q5_1", 32, 24},
+                                                     {ggml_type::q8_0, "Q8_0", 32, 34},
+                                                     {ggml_type::q8_1, "Q8_1", 32, 40},
+                                                     {ggml_type::q2_k, "Q2_K", 256, 84},
+                                                     {ggml_type::q3_k, "Q3_K", 256, 110},
+                                                     {ggml_type::q4_k, "Q4_K", 256, 144},
+                                                     {ggml_type::q5_k, "Q5_K", 256, 176},
+                                                     {ggml_type::q6_k, "Q6_K", 256, 210},
+                                                     {ggml_type::q8_k, "Q8_K", 256, 292},
+                                                     {ggml_type::iq2_xxs, "IQ2_XXS", 256, 66},
+                                                     {ggml_type::iq2_xs, "IQ2_XS", 256, 74},
+                                                     {ggml_type::iq3_xxs, "IQ3_XXS", 256, 98},
+                                                     {ggml_type::iq1_s, "IQ1_S", 256, 50},
+                                                     {ggml_type::iq4_nl, "IQ4_NL", 32, 18},
+                                                     {ggml_type::iq3_s, "IQ3_S", 256, 110},
+                                                     {ggml_type::iq2_s, "IQ2_S", 256, 82},
+                                                     {ggml_type::iq4_xs, "IQ4_XS", 256, 136},
+                                                     {ggml_type::i8, "I8", 1, 1},
+                                                     {ggml_type::i16, "I16", 1, 2},
+                                                     {ggml_type::i32, "I32", 1, 4},
+                                                     {ggml_type::i64, "I64", 1, 8},
+                                                     {ggml_type::f64, "F64", 1, 8},
+                                                     {ggml_type::iq1_m, "IQ1_M", 256, 56},
+                                                     {ggml_type::bf16, "BF16", 1, 2},
+                                                     {ggml_type::tq1_0, "TQ1_0", 256, 54},
+                                                     {ggml_type::tq2_0, "TQ2_0", 256, 66},
+                                                     {ggml_type::mxfp4, "MXFP4", 32, 17},
+                                                     {ggml_type::nvfp4, "NVFP4", 64, 36},
+                                                     {ggml_type::q1_0, "Q1_0", 128, 18}};
 
 /// The entry of the type with this number; nullptr if there is none.
 constexpr const ggml_type_entry* find_ggml_type(std::uint32_t number) {
@@ -97,11 +118,11 @@ constexpr const ggml_type_entry& entry_of(ggml_type t) { return *find_ggml_type(
 constexpr const char* name(ggml_type t) { return detail::entry_of(t).name; }
 /// Whether halftone converts numbers of this type.
 constexpr bool is_converted(ggml_type t) {
-    return t == ggml_type::f32 || t == ggml_type::f16 || t == ggml_type::bf16 || t == ggml_type::q8_0 || t == ggml_type::q4_0 ||
-           t == ggml_type::mxfp4;
+    return t == ggml_type::f32 || t == ggml_type::f16 || t == ggml_type::bf16 || t == ggml_type::q8_0 ||
+           t == ggml_type::q4_0 || t == ggml_type::mxfp4;
 }
-/// The type that holds all numbers of a type that halftone converts: its own, or F32 for blocks.
-constexpr dtype values_of(ggml_type t) {
+/// The type as which numbers of a type that halftone converts are read: its own, or F32 for blocks.
+constexpr dtype converted_type(ggml_type t) {
     return t == ggml_type::f16 ? dtype::f16 : t == ggml_type::bf16 ? dtype::bf16 : dtype::f32;
 }
 

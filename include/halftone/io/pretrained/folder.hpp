@@ -17,6 +17,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <halftone/io/gguf.hpp>
 #include <halftone/io/weights.hpp>
 
 namespace halftone {
@@ -35,7 +36,10 @@ struct save_pretrained_options {
 
 namespace detail {
 
+/// The config.json of a folder, or the file itself. Throws gguf_error for a GGUF file, whose keys are no config.json.
 inline std::filesystem::path config_file_of(const std::filesystem::path& path) {
+    if (is_gguf(path))
+        fail<gguf_error>(path.string(), ": is a GGUF file; expected a folder of transformers, or its config.json");
     return std::filesystem::is_directory(path) ? path / "config.json" : path;
 }
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Llama 2 and 3, Mistral, Qwen2 and Qwen3 as Hugging Face's transformers stores them, into ht::nn::llama and back: a folder of
-/// config.json and model.safetensors, or of several files with an index.
+/// config.json and model.safetensors, or of several files with an index. Also from llama.cpp's GGUF files (llama_gguf.hpp).
 ///
 ///     ht::nn::llama<ht::amp_bf16> model{device, ht::read_llama_config("Llama-3.2-1B", {.context = 4096})};
 ///     ht::load_pretrained(model, "Llama-3.2-1B");
 ///     ht::save_pretrained(model, "tuned", {.like = "Llama-3.2-1B"});   // LlamaForCausalLM.from_pretrained("tuned")
 ///     ht::nn::qwen3<ht::amp_bf16> model{device, ht::read_llama_config("Qwen3-0.6B")};
+///     ht::load_pretrained(model, "Qwen3-0.6B-Q8_0.gguf");
 ///
 /// transformers' names and halftone's paths:
 ///
@@ -138,31 +139,31 @@ inline llama_folder read_llama_folder(const config_reader& config) {
 template <class Error = safetensors_error>
 void check_llama_window(const std::string& where, const llama_folder& there, extent context, extent window) {
     if (there.sliding_window == 0 || there.sliding_window == window || context <= there.sliding_window) return;
-    fail<Error>(
-        where, ": sliding_window is ", there.sliding_window,
-        ", which ht::nn::llama does not apply by itself: take a context of at most as many tokens, or give "
-        "ht::sliding_window to every call and its size to the reader");
+    fail<Error>(where, ": sliding_window is ", there.sliding_window,
+                ", which ht::nn::llama does not apply by itself: take a context of at most as many tokens, or give "
+                "ht::sliding_window to every call and its size to the reader");
 }
 
 }  // namespace detail
 
-/// The sizes of a Llama, a Mistral, a Qwen2 or a Qwen3 from its config.json, of transformers 5 or before; `path` is this file or its
-/// folder. A Qwen3 is an ht::nn::qwen3. Throws io_error; safetensors_error for another model, and, with the name of the key, for what
+/// The sizes of a Llama, a Mistral, a Qwen2 or a Qwen3 from its config.json, of transformers 5 or before, or from a GGUF file; `path` is
+/// this file or the folder. A Qwen3 is an ht::nn::qwen3. Throws io_error; safetensors_error or gguf_error for another model, and, with the name of the key, for what
 /// ht::nn::llama does not compute: rope types other than default and llama3, angles for a part of a head, other activations than
 /// silu, attention_bias and mlp_bias, dropout of attention, sliding windows of some layers, experts, quantised weights; argument_error for
 /// a context beyond max_position_embeddings.
 inline nn::llama_config read_llama_config(const std::filesystem::path& path, const read_llama_options& options = {}) {
     const bool is_gguf = detail::is_gguf(path);
-    detail::llama_folder there = is_gguf ? detail::read_llama_gguf(gguf_file(path))
-                                         : detail::read_llama_folder(detail::config_reader(path));
+    detail::llama_folder there =
+        is_gguf ? detail::read_llama_gguf(gguf_file(path)) : detail::read_llama_folder(detail::config_reader(path));
     nn::llama_config& c = there.sizes;
     const std::string where = is_gguf ? path.string() : detail::config_file_of(path).string();
     if (options.context < 0 || options.context > c.max_position_embeddings)
         fail<argument_error>("read_llama_config: a context of ", options.context, "; expected at most the ",
                              c.max_position_embeddings, " of ", where);
     if (options.context != 0) c.max_position_embeddings = options.context;
-    (is_gguf ? &detail::check_llama_window<gguf_error> : &detail::check_llama_window<safetensors_error>)(
-        where, there, c.max_position_embeddings, options.sliding_window);
+    (is_gguf ? &detail::check_llama_window<gguf_error>
+             : &detail::check_llama_window<safetensors_error>)(where, there, c.max_position_embeddings,
+                                                               options.sliding_window);
     return c;
 }
 
@@ -174,9 +175,8 @@ void check_llama_sizes(const std::string& where, const llama_folder& there, cons
                        bool normalises_heads, extent window) {
     const nn::llama_config& c = there.sizes;
     if (normalises_heads != (there.model_type == "qwen3"))
-        fail<Error>(
-            where, ": model_type is ", there.model_type, ", which is an ",
-            normalises_heads ? "ht::nn::llama, not an ht::nn::qwen3" : "ht::nn::qwen3, not an ht::nn::llama");
+        fail<Error>(where, ": model_type is ", there.model_type, ", which is an ",
+                    normalises_heads ? "ht::nn::llama, not an ht::nn::qwen3" : "ht::nn::qwen3, not an ht::nn::llama");
     const auto key_value_heads = model.num_key_value_heads != 0 ? model.num_key_value_heads : model.num_attention_heads;
     config_comparison compare;
     compare("vocab_size", c.vocab_size, model.vocab_size);
@@ -289,8 +289,8 @@ inline void load_llama_gguf(store& parameters, const nn::llama_config& c, bool n
 }  // namespace detail
 
 /// Reads the weights of a Llama, a Mistral, a Qwen2 or a Qwen3 into a model of its sizes: from a .safetensors file, an index, a
-/// folder with either, or a GGUF file; the numbers of any floating-point type. One tensor at a time is in host memory. A config.json beside the
-/// weights is compared with the model; `window` is as in read_llama_options. Throws as load_weights does: names of what is missing,
+/// folder with either, or a GGUF file; the numbers of any floating-point type, or of GGUF's Q8_0, Q4_0 and MXFP4. One tensor at a time is
+/// in host memory. A config.json beside the weights, or the keys of a GGUF file, are compared with the model; `window` is as in read_llama_options. Throws as load_weights does: names of what is missing,
 /// unexpected or of another shape; for a tied head also if the file has another one, which was trained apart. If reading fails on the
 /// way the model has a part of the weights.
 template <class P, nn::qk_norm Norm>

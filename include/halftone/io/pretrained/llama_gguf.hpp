@@ -79,7 +79,8 @@ inline std::string llama_gguf_name(const std::string& name) {
 inline rotary_scaling scaling_of_factors(const std::string& where, const std::vector<float>& factors, double theta) {
     constexpr double two_pi = 6.283185307179586476925;
     const auto n = static_cast<extent>(factors.size());
-    rotary_angles angles{.theta = theta, .scaling = {.factor = factors.empty() ? 1 : static_cast<double>(factors.back())}};
+    rotary_angles angles{.theta = theta,
+                         .scaling = {.factor = factors.empty() ? 1 : static_cast<double>(factors.back())}};
     rotary_scaling& s = angles.scaling;
     if (std::all_of(factors.begin(), factors.end(), [](float f) { return f == 1; })) return {};
     if (!(s.factor > 0) || !is_finite(s.factor))
@@ -97,19 +98,32 @@ inline rotary_scaling scaling_of_factors(const std::string& where, const std::ve
         const double expected = rotary_frequency({.theta = theta}, i, n) / rotary_frequency(angles, i, n);
         // The converter computes in float: 2e-5 is below what an original context of one token more would change.
         if (!(std::abs(static_cast<double>(factors[static_cast<std::size_t>(i)]) - expected) <= 2e-5 * expected))
-            fail<gguf_error>(where, ": ", llama_gguf_factors, " has ", factors[static_cast<std::size_t>(i)], " for frequency ", i,
-                             "; expected the factors of Llama 3's scaling, ", expected, " here");
+            fail<gguf_error>(where, ": ", llama_gguf_factors, " has ", factors[static_cast<std::size_t>(i)],
+                             " for frequency ", i, "; expected the factors of Llama 3's scaling, ", expected, " here");
     }
     return s;
 }
 
 /// Throws gguf_error for a key of this architecture that halftone does not know, or that has a value that it does not compute.
 inline void check_llama_gguf_keys(const gguf_metadata& keys, const std::string& architecture) {
-    static constexpr const char* known[] = {"block_count", "context_length", "embedding_length", "feed_forward_length", "vocab_size",
-                                            "attention.head_count", "attention.head_count_kv", "attention.key_length",
-                                            "attention.value_length", "attention.layer_norm_rms_epsilon", "attention.sliding_window",
-                                            "rope.dimension_count", "rope.freq_base", "rope.scaling.type", "rope.scaling.factor",
-                                            "rope.scale_linear", "rope.scaling.original_context_length", "rope.scaling.finetuned"};
+    static constexpr const char* known[] = {"block_count",
+                                            "context_length",
+                                            "embedding_length",
+                                            "feed_forward_length",
+                                            "vocab_size",
+                                            "attention.head_count",
+                                            "attention.head_count_kv",
+                                            "attention.key_length",
+                                            "attention.value_length",
+                                            "attention.layer_norm_rms_epsilon",
+                                            "attention.sliding_window",
+                                            "rope.dimension_count",
+                                            "rope.freq_base",
+                                            "rope.scaling.type",
+                                            "rope.scaling.factor",
+                                            "rope.scale_linear",
+                                            "rope.scaling.original_context_length",
+                                            "rope.scaling.finetuned"};
     static constexpr struct {
         const char* key;
         double value;
@@ -121,7 +135,8 @@ inline void check_llama_gguf_keys(const gguf_metadata& keys, const std::string& 
         bool is_known = std::find(std::begin(known), std::end(known), rest) != std::end(known);
         for (const auto& each : harmless) is_known = is_known || (rest == each.key && keys.number(key) == each.value);
         if (!is_known && rest == "attention.causal") is_known = keys.flag(key);
-        if (!is_known) fail<gguf_error>(keys.where(), ": ", shown(key), " is there; halftone does not compute such a model");
+        if (!is_known)
+            fail<gguf_error>(keys.where(), ": ", shown(key), " is there; halftone does not compute such a model");
     }
 }
 
@@ -135,15 +150,16 @@ inline void read_llama_gguf_rope(const gguf_file& file, const std::string& begin
     const std::string type = keys.text(begin + "rope.scaling.type", "linear");
     const double factor = keys.number(begin + "rope.scaling.factor", keys.number(begin + "rope.scale_linear", 0));
     if (type != "none" && (type != "linear" || (factor != 0 && factor != 1)))
-        fail<gguf_error>(keys.where(), ": ", begin, "rope.scaling.type is \"", shown(type), "\", with a factor of ", factor,
-                         "; expected \"none\"");
+        fail<gguf_error>(keys.where(), ": ", begin, "rope.scaling.type is \"", shown(type), "\", with a factor of ",
+                         factor, "; expected \"none\"");
     if (const auto turned = keys.integer(begin + "rope.dimension_count", c.head_dim); turned != c.head_dim)
         fail<gguf_error>(keys.where(), ": ", begin, "rope.dimension_count is ", turned, "; expected ", c.head_dim);
     const gguf_tensor* const factors = file.find(llama_gguf_factors);
     if (factors == nullptr) return;
     if (begin != "llama." || factors->type != ggml_type::f32 || factors->shape != std::vector<extent>{c.head_dim / 2})
-        fail<gguf_error>(keys.where(), ": ", factors->name, " is ", name(factors->type), ' ', shape_text(factors->shape),
-                         "; expected F32 ", shape_text({c.head_dim / 2}), ", of the architecture llama");
+        fail<gguf_error>(keys.where(), ": ", factors->name, " is ", name(factors->type), ' ',
+                         shape_text(factors->shape), "; expected F32 ", shape_text({c.head_dim / 2}),
+                         ", of the architecture llama");
     c.rope_scaling = scaling_of_factors(keys.where(), file.read<float>(factors->name), c.rope_theta);
 }
 
@@ -179,23 +195,26 @@ inline llama_folder read_llama_gguf(const gguf_file& file) {
     if (const extent of_values = size("attention.value_length", most, c.head_dim); of_values != c.head_dim)
         fail<gguf_error>(keys.where(), ": ", begin, "attention.value_length is ", of_values, "; expected ", c.head_dim);
     if (c.head_dim % 2 != 0)
-        fail<gguf_error>(keys.where(), ": ", begin, "attention.key_length is ", c.head_dim, "; expected an even number");
+        fail<gguf_error>(keys.where(), ": ", begin, "attention.key_length is ", c.head_dim,
+                         "; expected an even number");
     c.max_position_embeddings = size("context_length", extent{1} << 30);
     const double epsilon = keys.number(begin + "attention.layer_norm_rms_epsilon");
     if (!(epsilon > 0) || epsilon > number_traits<float>::max)
-        fail<gguf_error>(keys.where(), ": ", begin, "attention.layer_norm_rms_epsilon is ", epsilon, "; expected a number above 0");
+        fail<gguf_error>(keys.where(), ": ", begin, "attention.layer_norm_rms_epsilon is ", epsilon,
+                         "; expected a number above 0");
     c.rms_norm_eps = static_cast<float>(epsilon);
     const gguf_tensor* const table = file.find("token_embd.weight");
-    if (table == nullptr || table->shape.size() != 2)
-        fail<gguf_error>(keys.where(), ": ", table == nullptr ? "there is no '" : "'", "token_embd.weight'",
-                         table == nullptr ? "" : " is no matrix");
+    if (table == nullptr) fail<gguf_error>(keys.where(), ": there is no 'token_embd.weight'");
+    if (table->shape.size() != 2) fail<gguf_error>(keys.where(), ": 'token_embd.weight' is no matrix");
     c.vocab_size = table->shape[0];
     if (const extent stated = size("vocab_size", most, c.vocab_size); stated != c.vocab_size)
-        fail<gguf_error>(keys.where(), ": ", begin, "vocab_size is ", stated, ", token_embd.weight is ", shape_text(table->shape));
+        fail<gguf_error>(keys.where(), ": ", begin, "vocab_size is ", stated, ", token_embd.weight is ",
+                         shape_text(table->shape));
     c.tie_word_embeddings = file.find("output.weight") == nullptr;
     c.attention_bias = all.model_type == "qwen2";
     read_llama_gguf_rope(file, begin, c);
-    if (keys.has(begin + "attention.sliding_window")) all.sliding_window = size("attention.sliding_window", extent{1} << 40);
+    if (keys.has(begin + "attention.sliding_window"))
+        all.sliding_window = size("attention.sliding_window", extent{1} << 40);
     return all;
 }
 
@@ -213,7 +232,7 @@ class llama_gguf_tensors {
                 others.add(t.name + ", " + halftone::name(t.type));
                 continue;
             }
-            tensors_.push_back({t.name, values_of(t.type), t.shape, 0, t.count() * size_of(values_of(t.type))});
+            tensors_.push_back({t.name, converted_type(t.type), t.shape, 0, t.count() * size_of(converted_type(t.type))});
         }
         if (others.count != 0)
             fail<gguf_error>(path.string(), ": has tensors of types that halftone does not read: ", others.all(),
@@ -250,8 +269,10 @@ class llama_gguf_tensors {
   private:
     /// The heads of a tensor whose rows are in another order; 0 for all others.
     extent heads_of(std::string_view name) const {
-        if (name.ends_with(".attn_q.weight") || name.ends_with(".attn_q.bias")) return description_.sizes.num_attention_heads;
-        if (name.ends_with(".attn_k.weight") || name.ends_with(".attn_k.bias")) return description_.sizes.num_key_value_heads;
+        if (name.ends_with(".attn_q.weight") || name.ends_with(".attn_q.bias"))
+            return description_.sizes.num_attention_heads;
+        if (name.ends_with(".attn_k.weight") || name.ends_with(".attn_k.bias"))
+            return description_.sizes.num_key_value_heads;
         return 0;
     }
 
