@@ -386,6 +386,14 @@ TEST_CASE("gguf: a tensor of another type does not keep the others from being re
     const ht::gguf_file file(folder.write("some.gguf", w.bytes()));
     CHECK(file.read<float>("x").size() == 6);
     CHECK(file.find("z")->count() == 256);
+    float numbers[32];
+    CHECK(message_of([&] { file.read(*file.find("y"), 0, 16, numbers); }) ==
+          "gguf_file: 16 numbers from 0 on of 32; expected multiples of 32 within them");
+    CHECK(message_of([&] {
+              file.read(*file.find("x"), 4, 3, numbers);
+          }).starts_with("gguf_file: 3 numbers from 4 on of 6; "));
+    file.read(*file.find("x"), 4, 2, numbers);
+    CHECK(numbers[1] == file.read<float>("x")[5]);
     CHECK(
         message_of([&] { file.read<float>("z"); })
             .ends_with(
@@ -610,7 +618,9 @@ TEST_CASE("gguf: a file of another model is refused, and the model stays as it w
     // It is no folder whose configuration a saved model, or a GPT-2, takes over.
     ht::nn::llama<ht::full_fp32> model{device, c};
     const std::string ending = "llama3-F16.gguf: is a GGUF file; expected a folder of transformers, or its config.json";
-    CHECK(message_of<ht::gguf_error>([&] { ht::save_pretrained(model, folder.path() / "saved", {.like = path}); }).ends_with(ending));
+    CHECK(message_of<ht::gguf_error>([&] {
+              ht::save_pretrained(model, folder.path() / "saved", {.like = path});
+          }).ends_with(ending));
     CHECK(message_of<ht::gguf_error>([&] { ht::read_gpt2_config(path); }).ends_with(ending));
     // Without its extension it is known by its first bytes.
     std::filesystem::copy_file(path, folder.path() / "blob");

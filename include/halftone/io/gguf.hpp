@@ -57,12 +57,16 @@ class gguf_file {
 
     /// Copies a tensor's bytes; `to` has room for t.bytes. Throws io_error.
     void read(const gguf_tensor& t, void* to) const { file_.read(to, t.first, static_cast<std::size_t>(t.bytes)); }
-    /// Copies `count` numbers from the first of a row, or of a block, on, as converted_type(t.type). Throws io_error; gguf_error for a type that
-    /// halftone does not convert, and for MXFP4 beyond float's largest number, or NaN.
+    /// Copies `count` numbers from number `first` on, both multiples of a block's, as converted_type(t.type). Throws io_error; gguf_error
+    /// for a type that halftone does not convert, and for MXFP4 beyond float's largest number, or NaN; argument_error for parts of blocks
+    /// and for numbers that the tensor does not have.
     void read(const gguf_tensor& t, std::size_t first, std::size_t count, void* to) const {
         check_converted(t);
         const detail::ggml_type_entry& e = detail::entry_of(t.type);
         const auto each = static_cast<std::size_t>(e.elements);
+        if (first % each != 0 || count % each != 0 || first > t.count() || count > t.count() - first)
+            fail<argument_error>("gguf_file: ", count, " numbers from ", first, " on of ", t.count(),
+                                 "; expected multiples of ", each, " within them");
         if (each == 1) return file_.read(to, t.first + first * e.bytes, count * e.bytes);
         constexpr std::size_t most = std::size_t{1} << 15;  // blocks at a time: about 1 MB of Q8_0
         std::vector<std::byte> blocks(std::min(most, count / each) * e.bytes);

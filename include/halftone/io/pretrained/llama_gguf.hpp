@@ -232,7 +232,8 @@ class llama_gguf_tensors {
                 others.add(t.name + ", " + halftone::name(t.type));
                 continue;
             }
-            tensors_.push_back({t.name, converted_type(t.type), t.shape, 0, t.count() * size_of(converted_type(t.type))});
+            tensors_.push_back(
+                {t.name, converted_type(t.type), t.shape, 0, t.count() * size_of(converted_type(t.type))});
         }
         if (others.count != 0)
             fail<gguf_error>(path.string(), ": has tensors of types that halftone does not read: ", others.all(),
