@@ -252,7 +252,8 @@ class llama_gguf_tensors {
         const gguf_tensor& there = *file_.find(t.name);
         const extent heads = description_.model_type != "llama" ? 0 : heads_of(t.name);
         const std::size_t rows = t.shape.empty() ? 0 : static_cast<std::size_t>(t.shape[0]);
-        if (heads == 0 || rows % static_cast<std::size_t>(2 * heads) != 0) return file_.read(there, 0, t.count(), to);
+        if (heads == 0 || rows == 0 || rows % static_cast<std::size_t>(2 * heads) != 0)
+            return file_.read(there, 0, t.count(), to);
         // Rows 2 i and 2 i + 1 of a head are i and i + half.
         const std::size_t each = rows / static_cast<std::size_t>(heads), half = each / 2;
         const std::size_t width = t.count() / rows, bytes = width * size_of(t.type);
