@@ -194,6 +194,33 @@ TEST_CASE("gguf: numbers become those of a policy's masters, each rounded once")
     }
 }
 
+TEST_CASE("gguf: a part of a tensor's numbers are those of the whole, wherever it begins and ends") {
+    for (const char* const type : {"F32", "BF16", "Q8_0", "MXFP4"}) {
+        CAPTURE(type);
+        const ht::detail::llama_gguf_tensors model(files / (std::string("llama3-") + type + ".gguf"));
+        for (const char* const name :
+             {"blk.0.attn_q.weight", "blk.1.attn_k.weight", "blk.0.attn_v.weight", "output_norm.weight"}) {
+            CAPTURE(name);
+            const ht::tensor_info& t = *model.find(name);
+            const std::size_t each = ht::size_of(t.type);
+            std::vector<std::byte> whole(static_cast<std::size_t>(t.bytes));
+            model.read(t, whole.data());
+            for (const auto& [first, count] : {std::pair<std::size_t, std::size_t>{0, 1},
+                                               {5, 20},
+                                               {31, 1},
+                                               {7, 25},
+                                               {0, t.count()},
+                                               {t.count(), 0},
+                                               {3, t.count() - 4},
+                                               {t.count() / 2 + 1, t.count() / 2 - 1}}) {
+                std::vector<std::byte> part(count * each);
+                model.read(t, first * each, part.size(), part.data());
+                CHECK(std::equal(part.begin(), part.end(), whole.begin() + static_cast<std::ptrdiff_t>(first * each)));
+            }
+        }
+    }
+}
+
 TEST_CASE("gguf: the keys of the tokenizer are plain data") {
     const ht::gguf_file file(files / "llama-Q8_0.gguf");
     CHECK(file.version() == 3);

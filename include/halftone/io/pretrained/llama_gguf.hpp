@@ -248,27 +248,38 @@ class llama_gguf_tensors {
         return found == by_name_.end() ? nullptr : &tensors_[found->second];
     }
     /// Copies a tensor's numbers, in transformers' order. Throws io_error and gguf_error.
-    void read(const tensor_info& t, void* to) const {
+    void read(const tensor_info& t, void* to) const { read(t, 0, static_cast<std::size_t>(t.bytes), to); }
+    /// Copies so many bytes of them, from byte `first` on.
+    void read(const tensor_info& t, std::uint64_t first, std::size_t bytes, void* to) const {
         const gguf_tensor& there = *file_.find(t.name);
+        const std::size_t each = size_of(t.type), begin = static_cast<std::size_t>(first) / each, count = bytes / each;
         const extent heads = description_.model_type != "llama" ? 0 : heads_of(t.name);
         const std::size_t rows = t.shape.empty() ? 0 : static_cast<std::size_t>(t.shape[0]);
         if (heads == 0 || rows == 0 || rows % static_cast<std::size_t>(2 * heads) != 0)
-            return file_.read(there, 0, t.count(), to);
-        // Rows 2 i and 2 i + 1 of a head are i and i + half.
-        const std::size_t each = rows / static_cast<std::size_t>(heads), half = each / 2;
-        const std::size_t width = t.count() / rows, bytes = width * size_of(t.type);
-        std::vector<std::byte> head(each * bytes);
+            return read_numbers(there, begin, count, to);
+        const std::size_t width = t.count() / rows, of_head = rows / static_cast<std::size_t>(heads);
         auto* place = static_cast<std::byte*>(to);
-        for (std::size_t first = 0; first < rows; first += each, place += each * bytes) {
-            file_.read(there, first * width, each * width, head.data());
-            for (std::size_t i = 0; i < each; ++i)
-                std::memcpy(place + (i % 2 * half + i / 2) * bytes, head.data() + i * bytes, bytes);
+        for (std::size_t at = begin, end = begin + count; at < end;) {
+            // Rows i and i + half of a head are 2 i and 2 i + 1 in the file.
+            const std::size_t row = at / width, i = row % of_head, half = of_head / 2;
+            const std::size_t stored = row - i + i % half * 2 + i / half, some = std::min(end, (row + 1) * width) - at;
+            read_numbers(there, stored * width + at % width, some, place);
+            at += some, place += some * each;
         }
     }
     /// No keys that loads look for.
     const std::map<std::string, std::string>& metadata() const { return none_; }
 
   private:
+    /// Copies numbers of which the first and the last may be in the middle of a block.
+    void read_numbers(const gguf_tensor& t, std::size_t first, std::size_t count, void* to) const {
+        const auto block = static_cast<std::size_t>(entry_of(t.type).elements);
+        const std::size_t begin = first / block * block, end = detail::round_up(first + count, block);
+        if (begin == first && end == first + count) return file_.read(t, first, count, to);
+        std::vector<float> numbers(end - begin);
+        file_.read(t, begin, end - begin, numbers.data());
+        std::memcpy(to, numbers.data() + (first - begin), count * sizeof(float));
+    }
     /// The heads of a tensor whose rows are in another order; 0 for all others.
     extent heads_of(std::string_view name) const {
         if (name.ends_with(".attn_q.weight") || name.ends_with(".attn_q.bias"))
