@@ -300,6 +300,72 @@ TEST_CASE("tokenizer: what halftone does not compute is refused by its key, and 
     }
 }
 
+/// What the converter of llama.cpp makes of a tokenizer.json.
+ht::gguf_tokenizer as_gguf(const json& file, const std::string& pre) {
+    ht::gguf_tokenizer t;
+    t.model = "gpt2";
+    t.pre = pre;
+    std::map<std::int64_t, std::pair<std::string, std::int64_t>> tokens;
+    for (const auto& [token, id] : file["model"]["vocab"].items()) tokens[id.get<std::int64_t>()] = {token, 1};
+    for (const json& added : file["added_tokens"]) tokens[added["id"]] = {added["content"], added["special"].get<bool>() ? 3 : 4};
+    for (const auto& [id, token] : tokens) {
+        t.tokens.push_back(token.first);
+        t.token_type.push_back(token.second);
+        if (token.first == "<|begin_of_text|>") t.bos = id;
+        if (token.first == "<|endoftext|>") t.eos = id;
+    }
+    for (const json& merge : file["model"]["merges"]) {
+        t.merges.push_back(merge.is_string() ? merge.get<std::string>() : merge[0].get<std::string>() + ' ' + merge[1].get<std::string>());
+    }
+    return t;
+}
+
+TEST_CASE("tokenizer: the keys of a GGUF file make the tokenizer that they are made of") {
+    const auto texts = golden("texts").get<std::vector<std::string>>();
+    for (const auto& [name, pre] : {std::pair{"gpt2", "gpt-2"}, std::pair{"llama3", "llama-bpe"}, std::pair{"qwen2", "qwen2"}, std::pair{"digits", "smollm"}}) {
+        const std::string shown = name;
+        CAPTURE(shown);
+        json file = golden(name)["tokenizer"];
+        json added = json::array();  // those that need no more than GGUF tells
+        for (const json& token : file["added_tokens"]) {
+            if (token["normalized"] == false && token["lstrip"] == false && token["rstrip"] == false && token["single_word"] == false) added.push_back(token);
+        }
+        file["added_tokens"] = added;
+        // llama.cpp's ids are those of the file, which go on behind the model's
+        std::int64_t next = static_cast<std::int64_t>(file["model"]["vocab"].size());
+        for (json& token : file["added_tokens"]) {
+            if (!file["model"]["vocab"].contains(token["content"].get<std::string>())) token["id"] = next++;
+        }
+        const ht::tokenizer expected = made_of(file), found = ht::tokenizer::from_gguf("model.gguf", as_gguf(file, pre));
+        CHECK(found.size() == expected.size());
+        for (const std::string& text : texts) {
+            CAPTURE(text);
+            CHECK(found.encode(text) == expected.encode(text));
+            const auto ids = expected.encode(text, {.allow_special = true});
+            CHECK(found.encode(text, {.allow_special = true}) == ids);
+            CHECK(found.decode(ids, {.skip_special_tokens = true}) == expected.decode(ids, {.skip_special_tokens = true}));
+        }
+    }
+    ht::gguf_tokenizer t = as_gguf(golden("gpt2")["tokenizer"], "gpt-2");
+    t.add_bos = t.add_eos = true;
+    CHECK(ht::tokenizer::from_gguf("it", t).encode("") == ids{static_cast<std::int32_t>(*t.bos), static_cast<std::int32_t>(*t.eos)});
+    const auto refusal = [&t](auto change) {
+        ht::gguf_tokenizer changed = t;
+        change(changed);
+        try {
+            ht::tokenizer::from_gguf("model.gguf", changed);
+        } catch (const ht::data_error& e) {
+            return std::string(e.what());
+        }
+        return std::string("no error");
+    };
+    CHECK(refusal([](ht::gguf_tokenizer& c) { c.model = "llama"; }) == "model.gguf: tokenizer.ggml.model is llama; expected \"gpt2\", byte-level BPE");
+    CHECK(refusal([](ht::gguf_tokenizer& c) { c.pre = "default"; }) ==
+          "model.gguf: tokenizer.ggml.pre is default; expected \"gpt-2\", \"llama-bpe\", \"qwen2\" or \"smollm\"");
+    CHECK(refusal([](ht::gguf_tokenizer& c) { c.tokens[7] = c.tokens[8]; }).starts_with("model.gguf: tokenizer.ggml.tokens has "));
+    CHECK(refusal([](ht::gguf_tokenizer& c) { c.merges[2] = "one"; }) == "model.gguf: model.merges[2] is \"one\"; expected two tokens");
+}
+
 TEST_CASE("tokenizer: tokens by name and id, and what a user types is text") {
     const ht::tokenizer tokenizer = made_of(golden("llama3")["tokenizer"]);
     const std::int32_t end = tokenizer.id("<|im_end|>").value();

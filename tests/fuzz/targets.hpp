@@ -204,7 +204,7 @@ inline void gguf(const std::uint8_t* bytes, std::size_t size) {
             if (opened.read<ht::bfloat16>(t.name).size() != t.count()) __builtin_trap();
         });
     }
-    attempt([&] { static_cast<void>(ht::read_gguf_tokenizer(opened.metadata())); });
+    attempt([&] { static_cast<void>(ht::tokenizer::from_gguf("file", ht::read_gguf_tokenizer(opened.metadata())).encode("a b")); });
     attempt([&] {
         const ht::detail::llama_gguf_tensors model(file.path());
         for (const ht::tensor_info& t : model.tensors()) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Tokenizers of other people's models, from the tokenizer.json of Hugging Face's tokenizers: byte-level byte pairs (GPT-2, Llama 3,
-/// Qwen) and word pieces (BERT).
+/// Qwen) and word pieces (BERT); and from GGUF files, byte-level byte pairs.
 ///
 ///     const auto tokenizer = ht::tokenizer::from_file("Llama-3.2-1B", {.vocabulary = model.config().vocab_size});
 ///     const std::vector<std::int32_t> ids = tokenizer.encode("Hello there");          // <|begin_of_text|> first
@@ -30,8 +30,10 @@
 
 #include <halftone/data/data_error.hpp>
 #include <halftone/data/tokenizers/file.hpp>
+#include <halftone/data/tokenizers/gguf.hpp>
 #include <halftone/data/tokenizers/parts.hpp>
 #include <halftone/io/file_reader.hpp>
+#include <halftone/io/gguf.hpp>
 #include <halftone/tensor/shape.hpp>
 
 namespace halftone {
@@ -57,9 +59,13 @@ struct decode_options {
 /// A tokenizer. Copies share what was read; several threads may use one at once.
 class tokenizer {
   public:
-    /// From a tokenizer.json, or a folder that has one. Throws data_error if there is none, it is damaged, has what halftone does not
-    /// compute, or ids beyond options.vocabulary.
+    /// From a tokenizer.json, a folder that has one, or a GGUF file. Throws data_error if there is none, it is damaged, has what halftone
+    /// does not compute, or ids beyond options.vocabulary; gguf_error and io_error for what is no GGUF file.
     static tokenizer from_file(const std::filesystem::path& path, const tokenizer_options& options = {}) {
+        if (std::filesystem::is_regular_file(path) && detail::is_gguf(path)) {
+            const gguf_file file(path);
+            return from_gguf(path.string(), read_gguf_tokenizer(file.metadata()), options);
+        }
         const auto file = std::filesystem::is_directory(path) ? path / "tokenizer.json" : path;
         const detail::file_reader<data_error> in("tokenizer", file);
         if (in.size() > most_bytes)
@@ -70,12 +76,12 @@ class tokenizer {
     }
     /// From the text of a tokenizer.json; `where` begins the messages.
     static tokenizer from_json(const std::string& where, std::string_view text, const tokenizer_options& options = {}) {
-        tokenizer made(detail::tokenizer_file(where, text).read());
-        if (options.vocabulary != 0 && made.size() > options.vocabulary) {
-            fail<data_error>(where, ": the largest id is ", made.size() - 1, "; the model's table has ", options.vocabulary,
-                             " rows");
-        }
-        return made;
+        return checked(where, detail::tokenizer_file(where, text).read(), options);
+    }
+    /// From the keys of a GGUF file, which tell less than a tokenizer.json: added tokens take no white space with them, and texts are
+    /// parted, and composed (NFC), as models of tokenizer.ggml.pre are known to.
+    static tokenizer from_gguf(const std::string& where, const gguf_tokenizer& keys, const tokenizer_options& options = {}) {
+        return checked(where, detail::tokenizer_file(where, detail::tokenizer_json_of(where, keys)).read(), options);
     }
 
     /// One more than the largest id.
@@ -125,6 +131,12 @@ class tokenizer {
     friend class decode_stream;
     static constexpr std::uint64_t most_bytes = std::uint64_t{1} << 28;
     explicit tokenizer(std::shared_ptr<const detail::tokenizer_parts> parts) : parts_(std::move(parts)) {}
+    static tokenizer checked(const std::string& where, std::shared_ptr<const detail::tokenizer_parts> parts, const tokenizer_options& options) {
+        tokenizer made(std::move(parts));
+        if (options.vocabulary != 0 && made.size() > options.vocabulary)
+            fail<data_error>(where, ": the largest id is ", made.size() - 1, "; the model's table has ", options.vocabulary, " rows");
+        return made;
+    }
 
     std::shared_ptr<const detail::tokenizer_parts> parts_;
 };

@@ -26,7 +26,7 @@
 
 #include <halftone/io/file.hpp>
 #include <halftone/io/gguf/header.hpp>
-#include <halftone/io/gguf/tokenizer.hpp>
+#include <halftone/io/gguf/tokenizer_keys.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

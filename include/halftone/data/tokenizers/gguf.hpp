@@ -13,7 +13,7 @@
 
 #include <halftone/data/data_error.hpp>
 #include <halftone/data/tokenizers/file.hpp>
-#include <halftone/io/gguf/tokenizer.hpp>
+#include <halftone/io/gguf/tokenizer_keys.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -59,7 +59,7 @@ inline nlohmann::json tokenizer_json_of(const std::string& where, const gguf_tok
         if (t.pre == known.name) pre = &known;
     }
     if (pre == nullptr)
-        fail<data_error>(where, ": tokenizer.ggml.pre is ", shown(t.pre), R"(; expected "gpt-2", "llama-bpe", "qwen2" or "smollm")");
+        fail<data_error>(where, ": tokenizer.ggml.pre is ", shown(t.pre), "; expected \"gpt-2\", \"llama-bpe\", \"qwen2\" or \"smollm\"");
     constexpr std::int64_t control = 3, user_defined = 4;
     json vocabulary = json::object(), added = json::array(), merges = json::array();
     for (std::size_t id = 0; id < t.tokens.size(); ++id) {
