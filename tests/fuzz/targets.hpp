@@ -164,6 +164,8 @@ inline void config(const std::uint8_t* bytes, std::size_t size) {
     const ht::detail::config_reader keys("config.json", text_of(bytes, size));
     if (keys.has("model_type") && keys["model_type"] == "gpt2") {
         static_cast<void>(ht::detail::gpt2_config_in(keys));
+    } else if (keys.has("model_type") && keys["model_type"] == "bert") {
+        static_cast<void>(ht::detail::bert_config_in(keys));
     } else {
         static_cast<void>(ht::detail::read_llama_folder(keys));
     }

@@ -89,6 +89,10 @@ class config_reader {
             fail<safetensors_error>(where_, ": ", key, " is ", shown(keys_[key].dump()), "; expected true or false");
         return keys_[key].get<bool>();
     }
+    /// Refuses a key that is there, whatever its value.
+    void refuse(const char* key) const {
+        if (has(key)) fail<safetensors_error>(where_, ": ", key, " is there; halftone does not compute such a model");
+    }
     /// Refuses a key that is there with another value than `expected` and those of `also`: what halftone does not compute.
     void expect(const char* key, const nlohmann::json& expected,
                 std::initializer_list<nlohmann::json> also = {}) const {
@@ -184,17 +188,16 @@ inline nlohmann::json config_like(const std::filesystem::path& like) {
     return config;
 }
 /// Writes a folder that transformers loads: the weights, generation_config.json of the folder `like`, and at last `config`.
-template <class Model>
-void save_folder(const Model& model, const std::filesystem::path& folder, const nlohmann::json& config,
-                 const save_pretrained_options& options, save_weights_options weights) {
+inline void save_folder(const store& parameters, const std::filesystem::path& folder, const nlohmann::json& config,
+                        const save_pretrained_options& options, save_weights_options weights) {
     std::optional<std::string> generation;
     if (!options.like.empty()) {
         const auto beside = config_file_of(options.like).parent_path() / "generation_config.json";
         if (std::filesystem::exists(beside)) generation = read_small_file(beside, most_header_bytes);
     }
-    weights.type = options.type ? options.type : type_for_others(model.parameters());
+    weights.type = options.type ? options.type : type_for_others(parameters);
     weights.max_shard_bytes = options.max_shard_bytes;
-    save_weights(model, folder, weights);
+    save_weights(parameters, folder, weights);
     if (generation) write_text(folder / "generation_config.json", *generation);
     write_text(folder / "config.json", config.dump(2) + '\n');
 }

@@ -229,7 +229,7 @@ void save_pretrained(const nn::gpt<P>& model, const std::filesystem::path& folde
     }
     config["architectures"] = nlohmann::json::array({"GPT2LMHeadModel"});
     if (c.dropout != 0) config["embd_pdrop"] = config["resid_pdrop"] = c.dropout;
-    detail::save_folder(model, folder, config, options,
+    detail::save_folder(model.parameters(), folder, config, options,
                         {.names = [](const std::string& at) { return "transformer." + detail::gpt2_name(at); },
                          .transposed = &detail::is_transposed_in_gpt2});
 }

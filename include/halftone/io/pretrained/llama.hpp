@@ -109,10 +109,7 @@ inline llama_folder read_llama_folder(const config_reader& config) {
         fail<safetensors_error>(config.where(), ": model_type is ", shown(type.dump()),
                                 "; expected \"llama\", \"mistral\", \"qwen2\" or \"qwen3\"");
     all.model_type = type;
-    for (const char* const key : {"quantization_config", "num_experts", "num_local_experts"}) {
-        if (config.has(key))
-            fail<safetensors_error>(config.where(), ": ", key, " is there; halftone does not compute such a model");
-    }
+    for (const char* const key : {"quantization_config", "num_experts", "num_local_experts"}) config.refuse(key);
     constexpr extent most = extent{1} << 24;
     nn::llama_config& c = all.sizes;
     c.vocab_size = config.size("vocab_size", most);
@@ -379,7 +376,7 @@ void save_pretrained(const nn::llama<P, Norm>& model, const std::filesystem::pat
         config = detail::config_like(options.like);
     }
     const detail::llama_file_names names(c);
-    detail::save_folder(model, folder, config, options,
+    detail::save_folder(model.parameters(), folder, config, options,
                         {.names = names, .pieces = [names](const std::string& at) { return names.pieces(at); }});
 }
 
