@@ -224,6 +224,10 @@ class safetensors_file {
 
     /// Copies a tensor's bytes; `to` has room for t.bytes. Throws io_error.
     void read(const tensor_info& t, void* to) const { file_.read(to, t.first, static_cast<std::size_t>(t.bytes)); }
+    /// Copies so many of a tensor's bytes, from byte `first` on. Throws io_error.
+    void read(const tensor_info& t, std::uint64_t first, std::size_t bytes, void* to) const {
+        file_.read(to, t.first + first, bytes);
+    }
     /// A tensor's elements, in row-major order, converted if both types are floating-point ones. Throws safetensors_error
     /// for a name that the file does not have and for a type that is not converted, and io_error.
     template <stored_type T>

@@ -87,6 +87,22 @@ inline std::string header_text(const std::vector<const tensor_source*>& order,
     return text;
 }
 
+/// Calls f(bytes, count) for the bytes of tensors, a megabyte at a time.
+template <class F>
+void visit_pieces(const std::vector<const tensor_source*>& order, const F& f) {
+    std::vector<std::byte> piece;
+    for (const tensor_source* t : order) {
+        const auto bytes = static_cast<std::size_t>(bytes_of(*t));
+        for (std::size_t done = 0; done < bytes;) {
+            const std::size_t count = std::min(bytes - done, std::size_t{1} << 20);
+            piece.resize(count);
+            t->read(piece.data(), done, count);
+            f(piece.data(), count);
+            done += count;
+        }
+    }
+}
+
 /// Writes a whole .safetensors file to `out`, without committing it.
 inline void write_safetensors_to(durable_file& out, const std::vector<tensor_source>& tensors,
                                  const std::map<std::string, std::string>& metadata) {
@@ -96,17 +112,7 @@ inline void write_safetensors_to(durable_file& out, const std::vector<tensor_sou
     for (std::size_t i = 0; i < 8; ++i) length[i] = static_cast<unsigned char>(header.size() >> (8 * i));
     out.write(length.data(), length.size());
     out.write(header.data(), header.size());
-    std::vector<std::byte> piece;
-    for (const tensor_source* t : order) {
-        const auto bytes = static_cast<std::size_t>(bytes_of(*t));
-        for (std::size_t done = 0; done < bytes;) {
-            const std::size_t count = std::min(bytes - done, std::size_t{1} << 20);
-            piece.resize(count);
-            t->read(piece.data(), done, count);
-            out.write(piece.data(), count);
-            done += count;
-        }
-    }
+    visit_pieces(order, [&out](const std::byte* bytes, std::size_t count) { out.write(bytes, count); });
 }
 
 }  // namespace detail

@@ -103,6 +103,10 @@ class tensor_files {
     }
     /// Copies a tensor's bytes. Throws io_error.
     void read(const tensor_info& t, void* to) const { by_name_.at(t.name).file->read(t, to); }
+    /// Copies so many of a tensor's bytes, from byte `first` on. Throws io_error.
+    void read(const tensor_info& t, std::uint64_t first, std::size_t bytes, void* to) const {
+        by_name_.at(t.name).file->read(t, first, bytes, to);
+    }
     /// The number of files.
     std::size_t files() const { return files_.size(); }
     /// The metadata of the first file.

@@ -15,6 +15,10 @@
 /// Numbers of a type of a user's own are stored as unsigned integers of their bytes, U16 say, with the type's name in the
 /// metadata: "halftone.number.h.0.attn.qkv.weight": "my_float16". They are loaded under that type alone, with their bits;
 /// under another type, or without the name, they are refused. With `type` they are stored as such numbers.
+///
+/// Of a model that ht::shard divides among ranks, all of them call these functions. Loading, each reads its part of the files: of a
+/// tensor the bytes of the elements whose masters it has, and of one that is stored transposed all, as these are spread over it. Saving, a
+/// tensor at a time is gathered, and the first rank writes.
 #pragma once
 
 #include <algorithm>
@@ -137,6 +141,45 @@ inline void read_values(const store& parameters, const store_entry& e, std::size
         }
     }
 }
+/// Calls f; of a model that is divided among ranks it throws on all ranks if f does so on one. `what` names the call.
+template <class F>
+void on_ranks_of(const store& parameters, const char* what, const F& f) {
+    store_sharding* const ranks = parameters.sharding_if_any();
+    return ranks == nullptr ? f() : ranks->on_all(what, f);
+}
+/// Whether this rank writes the files of a model: the only one, or the first of those among which it is divided.
+inline bool is_writer(const store& parameters) {
+    return parameters.sharding_if_any() == nullptr || parameters.sharding_if_any()->is_first();
+}
+
+/// Reads values of parameters, a whole one at a time where ranks have a piece each; that is collective, and is done once for calls
+/// that follow each other.
+class value_reader {
+  public:
+    explicit value_reader(const store& parameters) : parameters_(&parameters) {}
+    void operator()(std::size_t index, std::size_t first, std::size_t count, std::byte* to) {
+        const store_entry& e = parameters_->entries()[index];
+        if (!is_in_pieces(e)) return read_values(*parameters_, e, first, count, to);
+        const std::size_t each = saved_type(parameters_->groups()[e.group], e).bytes;
+        if (held_ != index) {
+            values_.resize(e.count * each);
+            parameters_->sharding()->read_whole(index, values_.data());
+            held_ = index;
+        }
+        std::memcpy(to, values_.data() + first * each, count * each);
+    }
+
+  private:
+    bool is_in_pieces(const store_entry& e) const {
+        if (parameters_->sharding_if_any() == nullptr) return false;
+        const store_run& r = parameters_->runs()[e.run];
+        return !(r.master.is_there() ? r.master : r.copy).is_whole;
+    }
+    const store* parameters_;
+    std::size_t held_ = store_entry::nowhere;
+    std::vector<std::byte> values_{};
+};
+
 /// The inverse: values of the saved type. The store's copies are refreshed by the caller.
 inline void write_values(store& parameters, std::size_t index, std::size_t first, std::size_t count,
                          const std::byte* values) {
@@ -227,12 +270,13 @@ std::vector<stored_piece> stored_pieces(const store_entry& e, const Options& o) 
 
 /// Gives the bytes of a matrix's transpose, part after part. The transpose is made when the first one is asked for, and
 /// freed after the last.
-inline auto transposed_values(const store& parameters, const store_entry& e, const value_traits& own, dtype type) {
-    return [&parameters, &e, &own, type, all = std::make_shared<std::vector<std::byte>>()](std::byte* to, std::size_t first,
-                                                                                     std::size_t bytes) {
+inline auto transposed_values(const std::shared_ptr<value_reader>& read, std::size_t index, const store_entry& e,
+                              const value_traits& own, dtype type) {
+    return [read, index, &e, &own, type, all = std::make_shared<std::vector<std::byte>>()](
+               std::byte* to, std::size_t first, std::size_t bytes) {
         if (all->empty()) {
             std::vector<std::byte> values(e.count * own.bytes), converted(e.count * size_of(type));
-            read_values(parameters, e, 0, e.count, values.data());
+            (*read)(index, 0, e.count, values.data());
             convert_from(own, values.data(), type, converted.data(), e.count);
             *all = transposed_bytes(converted.data(), static_cast<std::size_t>(e.shape[0]),
                                     static_cast<std::size_t>(e.shape[1]), size_of(type));
@@ -247,19 +291,21 @@ inline std::vector<tensor_source> weight_sources(const store& parameters, const 
     if (o.type && !is_float(*o.type))
         fail<argument_error>("save_weights: type is ", name(*o.type), "; expected a floating-point type");
     std::vector<tensor_source> sources;
-    for (const store_entry& e : parameters.entries()) {
+    const auto read = std::make_shared<value_reader>(parameters);
+    for (std::size_t i = 0; i < parameters.entries().size(); ++i) {
+        const store_entry& e = parameters.entries()[i];
         const value_traits& own = saved_type(parameters.groups()[e.group], e);
         const dtype type = o.type.value_or(saved_dtype(own));
         for (const stored_piece& piece : stored_pieces(e, o)) {
             if (piece.is_transposed) {
-                sources.push_back({piece.name, type, piece.shape, transposed_values(parameters, e, own, type)});
+                sources.push_back({piece.name, type, piece.shape, transposed_values(read, i, e, own, type)});
                 continue;
             }
-            const auto values_of_piece = [&parameters, &e, &own, type, of_piece = piece.first](
+            const auto values_of_piece = [read, i, &own, type, of_piece = piece.first](
                                              std::byte* to, std::size_t first, std::size_t bytes) {
                 const std::size_t each = size_of(type), begin = of_piece + first / each, count = bytes / each;
                 std::vector<std::byte> values(count * own.bytes);
-                read_values(parameters, e, begin, count, values.data());
+                (*read)(i, begin, count, values.data());
                 convert_from(own, values.data(), type, to, count);
             };
             sources.push_back({piece.name, type, piece.shape, values_of_piece});
@@ -280,17 +326,25 @@ inline std::map<std::string, std::string> weight_metadata(const store& parameter
     return metadata;
 }
 
+inline bool is_one_file(const std::filesystem::path& path) { return path.extension() == ".safetensors"; }
+/// Asks sources for what the writer of their files asks for, in the same order: what other ranks do meanwhile.
+inline void follow_writer(const std::vector<tensor_source>& sources, const std::filesystem::path& path,
+                          std::uint64_t most) {
+    for (const auto& of_file : is_one_file(path) ? std::vector<std::vector<tensor_source>>{sources} : divide(sources, most))
+        visit_pieces(in_file_order(of_file), [](const std::byte*, std::size_t) {});
+}
+
 }  // namespace detail
 
 /// Writes the parameters of a store; see save_weights for a model.
 inline void save_weights(const store& parameters, const std::filesystem::path& path, const save_weights_options& o = {}) {
     const auto sources = detail::weight_sources(parameters, o);
     const auto metadata = detail::weight_metadata(parameters, o);
-    if (path.extension() == ".safetensors") {
-        write_safetensors(path, sources, metadata);
-    } else {
+    detail::on_ranks_of(parameters, "save_weights.write", [&] {
+        if (!detail::is_writer(parameters)) return detail::follow_writer(sources, path, o.max_shard_bytes);
+        if (detail::is_one_file(path)) return write_safetensors(path, sources, metadata);
         write_tensor_files(path, sources, {o.max_shard_bytes, metadata});
-    }
+    });
 }
 /// Writes a model's parameters to a file *.safetensors, or to a folder of any other name (write_tensor_files). Replaces
 /// earlier files when all is written. Throws io_error; earlier files then stay. On a GPU it waits for the device.
@@ -349,31 +403,58 @@ std::vector<matched_tensor> match_tensors(const store& parameters, const Files& 
     return matches;
 }
 
-/// The values of a tensor as those of its parameter, each rounded once; a number that the parameter's type does not hold is added
-/// to `lost`.
+/// The elements of a parameter that this rank takes from a tensor of it.
+inline element_range taken_here(const store& parameters, const matched_tensor& m) {
+    const element_range here = parameters.values_here(parameters.entries()[m.entry]);
+    const std::size_t begin = std::max(m.piece.first, here.first),
+                      end = std::min(m.piece.first + m.piece.count, here.first + here.count);
+    return begin < end ? element_range{begin, end - begin} : element_range{};
+}
+
+/// So many elements of a tensor as values of its parameter's type, each rounded once; a number that this type does not hold is
+/// added to `lost`.
 template <class Files>
-std::vector<std::byte> values_of_tensor(const store& parameters, const Files& files, const matched_tensor& m,
-                                        name_list& lost) {
+std::vector<std::byte> converted_elements(const Files& files, const matched_tensor& m,
+                                                 const element_range& part, name_list& lost) {
     const value_traits& own = *m.own;
-    std::vector<std::byte> values(m.piece.count * own.bytes);
+    const std::size_t each = size_of(m.from->type);
+    std::vector<std::byte> values(part.count * own.bytes);
     if (m.from->type == saved_dtype(own)) {
-        files.read(*m.from, values.data());
+        files.read(*m.from, part.first * each, part.count * each, values.data());
     } else {
-        std::vector<std::byte> stored(static_cast<std::size_t>(m.from->bytes));
-        files.read(*m.from, stored.data());
-        convert_to(own, m.from->type, stored.data(), values.data(), m.piece.count);
-        note_lost(lost, m.from->name, traits_of(m.from->type), stored.data(), own, values.data(), m.piece.count);
+        std::vector<std::byte> stored(part.count * each);
+        files.read(*m.from, part.first * each, part.count * each, stored.data());
+        convert_to(own, m.from->type, stored.data(), values.data(), part.count);
+        note_lost(lost, m.from->name, traits_of(m.from->type), stored.data(), own, values.data(), part.count);
     }
-    if (!m.piece.is_transposed) return values;
+    return values;
+}
+
+/// The values of a parameter's elements that this rank takes from a tensor. Of a transposed one all of it is read.
+template <class Files>
+std::vector<std::byte> values_of_tensor(const store& parameters, const Files& files,
+                                               const matched_tensor& m, name_list& lost) {
+    const element_range part = taken_here(parameters, m);
+    if (part.count == 0) return {};
+    if (!m.piece.is_transposed)
+        return converted_elements(files, m, {part.first - m.piece.first, part.count}, lost);
     const store_entry& e = parameters.entries()[m.entry];
-    return transposed_bytes(values.data(), static_cast<std::size_t>(e.shape[1]), static_cast<std::size_t>(e.shape[0]),
-                            own.bytes);
+    const std::size_t each = m.own->bytes;
+    const std::vector<std::byte> all =
+        transposed_bytes(converted_elements(files, m, {0, m.piece.count}, lost).data(),
+                         static_cast<std::size_t>(e.shape[1]), static_cast<std::size_t>(e.shape[0]), each);
+    if (part.count == e.count) return all;
+    const auto first = all.begin() + static_cast<std::ptrdiff_t>(part.first * each);
+    return {first, first + static_cast<std::ptrdiff_t>(part.count * each)};
 }
 
 /// load_weights from files that are open; `where` begins the messages.
 template <class Files>
-void load_weights_of(store& parameters, const Files& files, const std::string& where, const load_weights_options& o) {
-    const std::vector<matched_tensor> matches = match_tensors(parameters, files, where, o);
+void load_weights_of(store& parameters, const Files& files, const std::string& where,
+                            const load_weights_options& o) {
+    parameters.check_committed();
+    std::vector<matched_tensor> matches;
+    std::vector<std::vector<std::byte>> values;
     name_list lost;
     const auto check_lost = [&] {
         if (lost.count != 0)
@@ -381,22 +462,25 @@ void load_weights_of(store& parameters, const Files& files, const std::string& w
                                         " has numbers that the types of parameters do not hold: ", lost.all());
     };
     const auto write = [&parameters](const matched_tensor& m, const std::vector<std::byte>& values) {
-        write_values(parameters, m.entry, m.piece.first, m.piece.count, values.data());
+        const element_range part = taken_here(parameters, m);
+        if (part.count != 0) write_values(parameters, m.entry, part.first, part.count, values.data());
     };
-    if (o.one_at_a_time) {
+    // On all ranks, everything that can be refused is before anything is written to the model.
+    on_ranks_of(parameters, "load_weights.read", [&] {
+        matches = match_tensors(parameters, files, where, o);
         for (const matched_tensor& m : matches) {
-            if (m.from->type != saved_dtype(*m.own) && may_lose(traits_of(m.from->type), *m.own))
+            if (!o.one_at_a_time) {
+                values.push_back(values_of_tensor(parameters, files, m, lost));
+            } else if (m.from->type != saved_dtype(*m.own) && may_lose(traits_of(m.from->type), *m.own)) {
                 static_cast<void>(values_of_tensor(parameters, files, m, lost));
+            }
         }
         check_lost();
-        for (const matched_tensor& m : matches) write(m, values_of_tensor(parameters, files, m, lost));
-    } else {
-        // Everything is read before anything is written to the model.
-        std::vector<std::vector<std::byte>> values;
-        for (const matched_tensor& m : matches) values.push_back(values_of_tensor(parameters, files, m, lost));
-        check_lost();
-        for (std::size_t i = 0; i < matches.size(); ++i) write(matches[i], values[i]);
-    }
+    });
+    on_ranks_of(parameters, "load_weights.write", [&] {
+        for (std::size_t i = 0; i < matches.size(); ++i)
+            write(matches[i], o.one_at_a_time ? values_of_tensor(parameters, files, matches[i], lost) : values[i]);
+    });
     parameters.refresh();
 }
 
@@ -404,7 +488,6 @@ void load_weights_of(store& parameters, const Files& files, const std::string& w
 
 /// Reads the parameters of a store; see load_weights for a model.
 inline void load_weights(store& parameters, const std::filesystem::path& path, const load_weights_options& o = {}) {
-    parameters.check_committed();
     detail::load_weights_of(parameters, tensor_files(path), path.string(), o);
 }
 /// Reads a model's parameters from a file, an index or a folder (tensor_files). All or nothing: throws io_error, or

@@ -121,6 +121,11 @@ class memory_resource {
     /// Sets `bytes` of a block to zero, in order with the device's other work.
     virtual void clear(void* to, std::size_t bytes) = 0;
 
+    /// Whether parameters that are committed now wait for the object that divides them among ranks (defer_parameters).
+    bool defers_parameters() const { return deferrals_ != 0; }
+    /// Begins (+1) and ends (-1) such a time.
+    void defer_parameters(int change) { deferrals_ += change; }
+
     /// The most bytes that it may take from the system at one time, if it was given a limit; otherwise the largest number.
     virtual std::size_t limit() const { return static_cast<std::size_t>(-1); }
     /// Whether the addresses have memory: false if it is only counted (memory/planned.hpp), so that nothing needs to be
@@ -191,6 +196,7 @@ class memory_resource {
     detail::capture_dependency_list capture_dependencies_;
     std::vector<given_back> deferred_;
     bool is_capturing_ = false;
+    int deferrals_ = 0;
     arena_kind arenas_ = arena_kind::segments;
     std::shared_ptr<detail::arena_plans> plans_ = detail::make_arena_plans();
 };

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 #include <halftone/config.hpp>
 
@@ -27,7 +28,8 @@ struct found_squares;
 /// The pass in which a unit's parameters are needed.
 enum class unit_pass { forward, backward };
 
-/// How a store is divided among ranks. reduce, unite, gather, open and close are collective.
+/// How a store is divided among ranks. reduce, unite, gather, open, close, read_whole and on_all are
+/// collective.
 class store_sharding {
   public:
     store_sharding() = default;
@@ -58,6 +60,13 @@ class store_sharding {
     virtual std::size_t current() const = 0;
     /// The first element of an entry's gathered parameters. Throws state_error if its unit is not open.
     virtual const std::byte* gathered(std::size_t entry) const = 0;
+
+    /// Copies the values of a whole entry to host memory: its masters, joined if they are split, or, if it has none, its copies.
+    virtual void read_whole(std::size_t entry, std::byte* to) const = 0;
+    /// Calls f, and returns if no rank's call has thrown; otherwise it throws on all ranks. `what` names the call.
+    virtual void on_all(const char* what, const std::function<void()>& f) = 0;
+    /// Whether this rank writes what all have together.
+    virtual bool is_first() const = 0;
 };
 
 }  // namespace detail

@@ -9,7 +9,13 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 
 HALFTONE_OUT_OF_LINE void store::commit(std::uint64_t seed) {
-    if (committed_) fail<state_error>("store: committed twice");
+    if (committed_ || is_waiting_) fail<state_error>("store: committed twice");
+    seed_ = seed;
+    if (memory_->defers_parameters()) {
+        amaxes_.commit(*memory_);
+        is_waiting_ = true;
+        return;
+    }
     for (group& g : groups_) {
         try {
             g.master = buffer(*memory_, g.masters * g.param_bytes, memory_kind::master);
@@ -85,7 +91,7 @@ HALFTONE_OUT_OF_LINE void store::refresh(std::size_t index) {
 }
 
 HALFTONE_OUT_OF_LINE std::size_t store::freeze(const std::string& pattern) {
-    check_committed();
+    if (!is_waiting_) check_committed();
     await_readers();
     if (is_divided()) {
         for (const entry& e : entries_) {
@@ -101,12 +107,13 @@ HALFTONE_OUT_OF_LINE std::size_t store::freeze(const std::string& pattern) {
         changed += e.frozen ? 0 : 1;
         e.frozen = true;
     }
-    if (changed != 0) drop_frozen_masters();
+    if (changed != 0 && is_waiting_) lay_out();
+    if (changed != 0 && !is_waiting_) drop_frozen_masters();
     return named;
 }
 
 HALFTONE_OUT_OF_LINE void store::divide(detail::store_sharding& sharding, const detail::run_options& options) {
-    check_committed();
+    if (!is_waiting_) check_committed();
     await_readers();
     if (is_divided()) fail<state_error>("store: its slabs are divided already");
     sharding_ = &sharding;
@@ -208,7 +215,9 @@ HALFTONE_OUT_OF_LINE void store::refresh_runs() {
 
 HALFTONE_OUT_OF_LINE void store::keep_runs(const detail::run_options& options) {
     const std::vector<entry> before = entries_;
-    for (const entry& e : entries_) tell(e, -1);
+    for (const entry& e : entries_) {
+        if (!is_waiting_) tell(e, -1);
+    }
     runs_ = detail::lay_out_runs(entries_, groups_, options);
     ++layout_;
     change();
@@ -217,14 +226,47 @@ HALFTONE_OUT_OF_LINE void store::keep_runs(const detail::run_options& options) {
         buffer master(*memory_, g.masters * g.param_bytes, memory_kind::master);
         memory_->clear(master.data(), master.bytes());
         const detail::run_mover mover{*memory_, before, entries_, runs_, rank_, i};
-        mover.move(&entry::master, &store_run::master, g.param_bytes, g.master, master);
+        if (!is_waiting_) mover.move(&entry::master, &store_run::master, g.param_bytes, g.master, master);
         g.master = std::move(master);
         buffer copy(*memory_, g.copies * g.copy_bytes, memory_kind::copy);
         memory_->clear(copy.data(), copy.bytes());
-        mover.move(&entry::copy, &store_run::copy, g.copy_bytes, g.copy, copy);
+        if (!is_waiting_) mover.move(&entry::copy, &store_run::copy, g.copy_bytes, g.copy, copy);
         g.copy = std::move(copy);
     }
     for (const entry& e : entries_) tell(e, +1);
+    if (!is_waiting_) return;
+    committed_ = true, is_waiting_ = false;
+    if (!memory_->has_contents()) return;
+    staging host;
+    for (std::size_t i = 0; i < entries_.size(); ++i) fill_here(i, host);
+}
+
+HALFTONE_OUT_OF_LINE void store::fill_here(std::size_t index, staging& host) {
+    const entry& e = entries_[index];
+    const group& g = groups_[e.group];
+    const element_range masters = e.master == nowhere ? element_range{} : masters_here(e),
+                        copies = e.copy == nowhere ? element_range{} : here(e, &store_run::copy);
+    const element_range all = copies.count > masters.count ? copies : masters;  // one has the other's elements, too
+    const std::size_t end = std::min(all.first + all.count, e.count);
+    for (std::size_t first = all.first; first < end; first += staging::elements) {
+        const std::size_t count = std::min(staging::elements, end - first);
+        g.fill(e.values, host.master, first, count, seed_, static_cast<std::uint32_t>(index));
+        const std::byte* values = host.master;
+        if (g.split != nullptr) {
+            g.split(host.master, host.rest, host.copy, count);
+            values = host.rest;
+        } else if (g.round != nullptr) {
+            g.round(host.master, host.copy, count);
+        }
+        write_part(g.master, e.master, g.param_bytes, masters, first, values, count);
+        write_part(g.copy, e.copy, g.copy_bytes, copies, first, host.copy, count);
+    }
+}
+
+HALFTONE_OUT_OF_LINE void store::write_part(const buffer& slab, std::size_t place, std::size_t each, const element_range& part,
+                                            std::size_t first, const std::byte* values, std::size_t count) {
+    const std::size_t begin = std::max(first, part.first), end = std::min(first + count, part.first + part.count);
+    if (begin < end) memory_->write(slab.data() + (place + begin) * each, values + (begin - first) * each, (end - begin) * each);
 }
 
 HALFTONE_OUT_OF_LINE void store::place(entry& e) {

@@ -98,8 +98,13 @@ class store final : public detail::capture_dependency {
         store* owner_;
     };
 
-    /// Allocates the memory and fills it. Throws out_of_memory, and state_error when called twice.
+    /// Allocates the memory and fills it. Within an ht::defer_parameters neither is done before the store is divided among ranks.
+    /// Throws out_of_memory, and state_error when called twice.
     void commit(std::uint64_t seed = 0);
+    /// Whether commit() has been called, and the parameters wait for being divided: they have no values until then.
+    bool is_waiting() const { return is_waiting_; }
+    /// The seed of commit().
+    std::uint64_t seed() const { return seed_; }
     /// Whether commit() has been called: parameters have values from then on, and none can be added.
     bool is_committed() const { return committed_; }
 
@@ -155,7 +160,7 @@ class store final : public detail::capture_dependency {
 
     // ---- a store that is divided among ranks (ranks/shard.hpp)
 
-    /// Divides the slabs among ranks, and keeps what this rank holds. `sharding` is called from then on. Throws
+    /// Divides the slabs among ranks, and keeps what this rank holds, or makes it if the parameters wait for this. `sharding` is called from then on. Throws
     /// state_error before commit, and for a store that is divided already.
     void divide(detail::store_sharding& sharding, const detail::run_options& options);
     /// The division ends: what is divided can no longer be read.
@@ -164,6 +169,8 @@ class store final : public detail::capture_dependency {
     bool is_divided() const { return !runs_.empty(); }
     /// Who is to be called for a store that is divided; nullptr for any other.
     detail::store_sharding* sharding() const;
+    /// Who is to be called, or nullptr, also when the division has ended.
+    detail::store_sharding* sharding_if_any() const { return sharding_; }
     /// The runs of parameters of a divided store; none of any other.
     const std::vector<store_run>& runs() const { return runs_; }
     /// The unit of an entry: 0 unless the store is divided and it belongs to one.
@@ -178,6 +185,11 @@ class store final : public detail::capture_dependency {
     element_range gradients_here(const entry& e) const { return here(e, &store_run::gradient); }
     /// The elements of an entry whose masters this rank has.
     element_range masters_here(const entry& e) const { return here(e, &store_run::master); }
+    /// The elements of an entry, without the gap after it, whose values this rank sets: of masters or, if it has none, of copies.
+    element_range values_here(const entry& e) const {
+        const element_range part = here(e, e.master == nowhere ? &store_run::copy : &store_run::master);
+        return {part.first, part.count == 0 ? 0 : std::min(part.count, e.count - part.first)};
+    }
     /// Whether this rank has masters and copies of so many elements of an entry from `first` on.
     bool is_here(const entry& e, std::size_t first, std::size_t count) const;
 
@@ -199,8 +211,11 @@ class store final : public detail::capture_dependency {
     std::size_t find_group() const {
         return find_group(key_of<Storage>());
     }
-    /// Throws state_error before commit().
+    /// Throws state_error before commit(), and while parameters wait for being divided.
     void check_committed() const {
+        if (is_waiting_)
+            fail<state_error>(
+                "store: its parameters wait for ht::shard, as the model was made while an ht::defer_parameters existed");
         if (!committed_)
             fail<state_error>("store: its parameters have no memory yet; call commit() once all layers are made");
     }
@@ -236,7 +251,7 @@ class store final : public detail::capture_dependency {
     template <int Rank>
     std::size_t add_entry(path_name path, const detail::storage_layout& layout, const char* leaf, const shape<Rank>& shape,
                           const initial& values, extent most_rows, bool is_state = false) {
-        if (committed_) fail<state_error>("store: ", leaf, " added after commit");
+        if (committed_ || is_waiting_) fail<state_error>("store: ", leaf, " added after commit");
         check_shape("store", shape);
         detail::check_initial(leaf, values);
         if (most_rows < 0 || (most_rows > 0 && !layout.has_sparse_gradients)) {
@@ -286,6 +301,11 @@ class store final : public detail::capture_dependency {
     void tell_slab(memory_kind kind, const entry& e, std::size_t place, const element_range& part, std::size_t each,
                    const std::byte* slab) const;
     void refresh_runs();
+    /// Gives the elements of an entry that this rank holds their initial values.
+    void fill_here(std::size_t index, staging& host);
+    /// Writes those of `count` elements from `first` on that are in a part of an entry.
+    void write_part(const buffer& slab, std::size_t place, std::size_t each, const element_range& part,
+                    std::size_t first, const std::byte* values, std::size_t count);
 
     /// Lays the slabs out in runs, and moves into the new ones what this rank holds.
     void keep_runs(const detail::run_options& options);
@@ -317,7 +337,29 @@ class store final : public detail::capture_dependency {
     detail::store_sharding* sharding_ = nullptr;
     amax_histories amaxes_;
     detail::read_latch readers_;
-    bool committed_ = false;
+    bool committed_ = false, is_waiting_ = false;
+    std::uint64_t seed_ = 0;
+};
+
+/// While an object of this class exists, models that are made on the device take no memory for their parameters until ht::shard
+/// divides them (ranks/shard.hpp): each rank then makes the initial values of its pieces only. Until then a model can be frozen in
+/// parts, and cannot be used for anything else.
+///
+///     const ht::defer_parameters until_divided{device};
+///     ht::nn::llama<ht::amp_bf16> model{device, sizes};
+///     ht::shard sharded{device, model, comm, ht::zero3{"h.*"}};
+class defer_parameters {
+  public:
+    template <class Device>
+    explicit defer_parameters(Device& device) : memory_(&device.memory()) {
+        memory_->defer_parameters(+1);
+    }
+    defer_parameters(const defer_parameters&) = delete;
+    defer_parameters& operator=(const defer_parameters&) = delete;
+    ~defer_parameters() { memory_->defer_parameters(-1); }
+
+  private:
+    memory_resource* memory_;
 };
 
 template <class Storage, int Rank>

@@ -84,7 +84,7 @@ inline rank_difference first_difference(communicator& comm, const char* what, co
 
 /// Throws argument_error unless all ranks have this layout of parameters.
 inline void check_same_layout(communicator& comm, const store& parameters) {
-    parameters.check_committed();
+    if (!parameters.is_waiting()) parameters.check_committed();
     const std::vector<store::entry>& entries = parameters.entries();
     std::vector<std::uint64_t> counts(static_cast<std::size_t>(comm.size()));
     const std::uint64_t own = entries.size();

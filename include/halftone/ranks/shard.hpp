@@ -11,6 +11,9 @@
 ///     ht::clip_grad_norm(grads, 1.0f);                               // the norm of all ranges
 ///     optimizer.step(grads);                                         // updates the range, and gathers what must be whole
 ///
+/// A model that is made while an ht::defer_parameters{device} exists takes no memory before it is divided, so that no rank ever
+/// has all of it; its seed is then the same on all ranks.
+///
 /// The device is named because sums are its kernels' work, and a model does not know its device. Freeze parameters first,
 /// and make the model with the same seed on all ranks: rank 0's parameters are copied to the others.
 ///
@@ -37,7 +40,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cstring>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -51,6 +56,7 @@
 #include <halftone/ranks/check_equal.hpp>
 #include <halftone/ranks/check_pass.hpp>
 #include <halftone/ranks/communicator.hpp>
+#include <halftone/ranks/on_all_ranks.hpp>
 #include <halftone/ranks/reduce.hpp>
 #include <halftone/ranks/unit_gather.hpp>
 #include <halftone/ranks/zero.hpp>
@@ -122,11 +128,15 @@ class shard final : public detail::store_sharding {
             fail<argument_error>("shard: micro_batches is ", how.micro_batches, "; expected 0 or more");
         if (how.bucket_bytes == 0) fail<argument_error>("shard: bucket_bytes is 0; expected 1 or more");
         store& parameters = model.parameters();
-        parameters.check_committed();
+        if (!parameters.is_waiting()) parameters.check_committed();
         if (parameters.is_divided()) fail<state_error>("shard: this model has been sharded before; one ht::shard divides it");
         units_ = detail::find_units(parameters, strategy_.units);
         check_options();
-        detail::broadcast_parameters(comm, parameters);
+        if (parameters.is_waiting()) {
+            detail::check_same_layout(comm, parameters);
+        } else {
+            detail::broadcast_parameters(comm, parameters);
+        }
         detail::run_options options;
         options.stage = stage();
         options.rank = rank();
@@ -242,6 +252,12 @@ class shard final : public detail::store_sharding {
     std::size_t current() const override { return current_; }
     const std::byte* gathered(std::size_t entry) const override { return gather_->values(entry); }
 
+    // ---- called by those who read and write files
+
+    void read_whole(std::size_t entry, std::byte* to) const override;
+    void on_all(const char* what, const std::function<void()>& f) override { detail::on_all_ranks(*comm_, what, f); }
+    bool is_first() const override { return comm_->rank() == 0; }
+
   private:
     template <class Storage>
     using wire = typename Storage::reduce;
@@ -276,9 +292,16 @@ class shard final : public detail::store_sharding {
     void check_options() const {
         detail::checksum own;
         own.add(options_.micro_batches), own.add(options_.bucket_bytes), own.add(stage());
+        // Initial values that each rank makes by itself are the same if what they follow from is.
+        own.add(parameters().is_waiting());
+        for (const store::entry& e : parameters().entries()) {
+            if (parameters().is_waiting())
+                own.add(parameters().seed()), own.add(e.values.mean), own.add(e.values.deviation), own.add(e.values.bound);
+        }
         for (const std::string& name : units_.names) own.add(name.c_str());
         if (const auto d = detail::first_difference(*comm_, "options of shard", {own.value()}); d.rank >= 0)
-            fail<argument_error>("shard: the strategy, its units or its options on rank ", d.rank, " are not those of rank 0");
+            fail<argument_error>("shard: the strategy, its units or its options, or the seed of a model that waits for it, on rank ", d.rank,
+                                 " are not those of rank 0");
     }
 
     /// Begins to add a run over ranks. Its memory is one half of sums_, so that it waits for the run before the last.
@@ -356,37 +379,43 @@ void shard<Device, Model, Strategy>::gather() {
 }
 
 template <class Device, class Model, class Strategy>
-template <class Storage, int Rank>
-auto shard<Device, Model, Strategy>::read(const parameter<Storage, Rank>& p) const {
-    const store::entry& e = parameters().entries()[p.entry()];
+void shard<Device, Model, Strategy>::read_whole(std::size_t entry, std::byte* to) const {
+    const store::entry& e = parameters().entries()[entry];
     const store_run& r = runs()[e.run];
     const store::group& g = parameters().groups()[r.group];
-    const auto count = static_cast<std::size_t>(p.shape().size());
-    const auto values = [&]<class T>(const buffer& slab, const run_place& at, T) {
-        std::vector<T> host(count);
-        const std::byte* from = slab.data() + (at.first + (at.is_whole ? e.in_run : 0)) * sizeof(T);
-        buffer all(parameters().memory(), at.is_whole ? 0 : r.count * sizeof(T), memory_kind::other);
+    const auto read = [&](const buffer& slab, const run_place& at, std::size_t each, void* host) {
+        const std::byte* from = slab.data() + (at.first + (at.is_whole ? e.in_run : 0)) * each;
+        buffer all(parameters().memory(), at.is_whole ? 0 : r.count * each, memory_kind::other);
         if (!at.is_whole) {
-            comm_->all_gather(e.path.c_str(), from, all.data(), r.piece * sizeof(T));
-            from = all.data() + e.in_run * sizeof(T);
+            comm_->all_gather(e.path.c_str(), from, all.data(), r.piece * each);
+            from = all.data() + e.in_run * each;
         }
-        parameters().memory().read(host.data(), from, count * sizeof(T));
-        return host;
+        parameters().memory().read(host, from, e.count * each);
     };
-    std::vector<typename Storage::param> host(count);
-    if constexpr (Storage::is_split) {
-        const auto nearest = values(g.copy, r.copy, bfloat16{});
-        if (r.master.is_there()) {
-            const auto rest = values(g.master, r.master, bfloat16_remainder{});
-            for (std::size_t i = 0; i < count; ++i) host[i] = join(float_halves{nearest[i], rest[i]});
-        } else {
-            for (std::size_t i = 0; i < count; ++i) host[i] = static_cast<float>(nearest[i]);
-        }
-    } else if (r.master.is_there()) {
-        host = values(g.master, r.master, typename Storage::param{});
+    if (!r.master.is_there()) return read(g.copy, r.copy, g.copy_bytes, to);
+    if (g.split == nullptr) return read(g.master, r.master, g.param_bytes, to);
+    std::vector<bfloat16> nearest(e.count);
+    std::vector<bfloat16_remainder> rest(e.count);
+    read(g.copy, r.copy, sizeof(bfloat16), nearest.data());
+    read(g.master, r.master, sizeof(bfloat16_remainder), rest.data());
+    for (std::size_t i = 0; i < e.count; ++i) {
+        const float joined = halftone::join(float_halves{nearest[i], rest[i]});
+        std::memcpy(to + i * sizeof joined, &joined, sizeof joined);
+    }
+}
+
+template <class Device, class Model, class Strategy>
+template <class Storage, int Rank>
+auto shard<Device, Model, Strategy>::read(const parameter<Storage, Rank>& p) const {
+    using param = typename Storage::param;
+    const auto count = static_cast<std::size_t>(p.shape().size());
+    std::vector<param> host(count);
+    if (runs()[parameters().entries()[p.entry()].run].master.is_there()) {
+        read_whole(p.entry(), reinterpret_cast<std::byte*>(host.data()));
     } else {
-        const auto copies = values(g.copy, r.copy, typename Storage::compute{});
-        for (std::size_t i = 0; i < count; ++i) host[i] = static_cast<typename Storage::param>(static_cast<float>(copies[i]));
+        std::vector<typename Storage::compute> copies(count);
+        read_whole(p.entry(), reinterpret_cast<std::byte*>(copies.data()));
+        for (std::size_t i = 0; i < count; ++i) host[i] = static_cast<param>(static_cast<float>(copies[i]));
     }
     return host;
 }

@@ -130,15 +130,20 @@ inline std::vector<std::byte> bytes_of_tensor(const tensor_files& files, const t
 /// Whether two tensors of one shape have the same numbers, whatever their types.
 inline bool have_equal_values(const tensor_files& of_a, const tensor_info& a, const tensor_files& of_b,
                               const tensor_info& b) {
-    const std::vector<std::byte> x = bytes_of_tensor(of_a, a), y = bytes_of_tensor(of_b, b);
-    if (a.type == b.type) return x == y;
-    constexpr std::size_t most = 4096;
-    double of_x[most], of_y[most];
+    constexpr std::size_t most = 1 << 16;
+    std::vector<std::byte> x(most * size_of(a.type)), y(most * size_of(b.type));
+    std::vector<double> of_x(most), of_y(most);
     for (std::size_t first = 0; first < a.count(); first += most) {
         const std::size_t count = std::min(most, a.count() - first);
-        convert(a.type, x.data() + first * size_of(a.type), dtype::f64, reinterpret_cast<std::byte*>(of_x), count);
-        convert(b.type, y.data() + first * size_of(b.type), dtype::f64, reinterpret_cast<std::byte*>(of_y), count);
-        if (std::memcmp(of_x, of_y, count * sizeof(double)) != 0) return false;
+        of_a.read(a, first * size_of(a.type), count * size_of(a.type), x.data());
+        of_b.read(b, first * size_of(b.type), count * size_of(b.type), y.data());
+        if (a.type == b.type) {
+            if (std::memcmp(x.data(), y.data(), count * size_of(a.type)) != 0) return false;
+            continue;
+        }
+        convert(a.type, x.data(), dtype::f64, reinterpret_cast<std::byte*>(of_x.data()), count);
+        convert(b.type, y.data(), dtype::f64, reinterpret_cast<std::byte*>(of_y.data()), count);
+        if (std::memcmp(of_x.data(), of_y.data(), count * sizeof(double)) != 0) return false;
     }
     return true;
 }
@@ -187,7 +192,8 @@ inline nlohmann::json config_like(const std::filesystem::path& like) {
     for (const char* const of_weights : {"dtype", "torch_dtype", "quantization_config"}) config.erase(of_weights);
     return config;
 }
-/// Writes a folder that transformers loads: the weights, generation_config.json of the folder `like`, and at last `config`.
+/// Writes a folder that transformers loads: the weights, generation_config.json of the folder `like`, and at last `config`. Of a
+/// model that is divided among ranks, all of them call it.
 inline void save_folder(const store& parameters, const std::filesystem::path& folder, const nlohmann::json& config,
                         const save_pretrained_options& options, save_weights_options weights) {
     std::optional<std::string> generation;
@@ -198,8 +204,11 @@ inline void save_folder(const store& parameters, const std::filesystem::path& fo
     weights.type = options.type ? options.type : type_for_others(parameters);
     weights.max_shard_bytes = options.max_shard_bytes;
     save_weights(parameters, folder, weights);
-    if (generation) write_text(folder / "generation_config.json", *generation);
-    write_text(folder / "config.json", config.dump(2) + '\n');
+    on_ranks_of(parameters, "save_pretrained.config", [&] {
+        if (!is_writer(parameters)) return;
+        if (generation) write_text(folder / "generation_config.json", *generation);
+        write_text(folder / "config.json", config.dump(2) + '\n');
+    });
 }
 
 }  // namespace detail
