@@ -148,8 +148,13 @@ template <class P>
 struct larger {
     using model = ht::nn::llama<P>;
     static ht::nn::llama_config sizes() {
-        return {.vocab_size = 512, .hidden_size = 128, .intermediate_size = 384, .num_hidden_layers = 4,
-                .num_attention_heads = 4, .num_key_value_heads = 2, .max_position_embeddings = 16,
+        return {.vocab_size = 512,
+                .hidden_size = 128,
+                .intermediate_size = 384,
+                .num_hidden_layers = 4,
+                .num_attention_heads = 4,
+                .num_key_value_heads = 2,
+                .max_position_embeddings = 16,
                 .tie_word_embeddings = false};
     }
 };
@@ -180,7 +185,7 @@ TEST_CASE("weights of ranks: each reads its part of the files, and has memory fo
                 CHECK(read <= (file + padded) / n + 32768);  // headers, config.json, and the file of counts itself
                 if (before != 0) CHECK(read >= file / n - padded - 32768);
                 const std::size_t most = own.memory().usage().peak(ht::memory_kind::master);
-                CHECK(most <= (masters + 2 * padded) / n + 16384);  // gains that kernels read are whole
+                CHECK(most <= (masters + 2 * padded) / n + 16384);     // gains that kernels read are whole
                 CHECK(own.memory().usage().peak() < masters / 2 * 3);  // of masters and copies of a whole model
             });
         }
@@ -196,11 +201,11 @@ TEST_CASE("weights of ranks: what one rank cannot read is loaded by none") {
         ht::load_weights_options options;
         options.names = [&](const std::string& path) { return comm.rank() == 1 && path == "norm.gain" ? "none" : ""; };
         options.matching = ht::name_matching::parameters;
-        const std::string said = message_of([&] {
-            ht::detail::load_weights_of(model.parameters(), ht::tensor_files(folder.path()), "here", options);
-        });
-        CHECK(said == (comm.rank() == 1 ? "load_weights: here is of another model: missing: none"
-                                        : "load_weights: here is of another model: no tensor has the name of a parameter"));
+        const std::string said = message_of(
+            [&] { ht::detail::load_weights_of(model.parameters(), ht::tensor_files(folder.path()), "here", options); });
+        CHECK(said == (comm.rank() == 1
+                           ? "load_weights: here is of another model: missing: none"
+                           : "load_weights: here is of another model: no tensor has the name of a parameter"));
         CHECK(values_of(model.parameters()) == before);
         CHECK(message_of([&] { ht::load_pretrained(model, folder.path()); }) == "no error");
     });
@@ -219,8 +224,8 @@ TEST_CASE("weights of ranks: what one rank cannot read is loaded by none") {
         const auto before = values_of(model.parameters());
         const std::string said = message_of([&] { ht::load_pretrained(model, folder.path() / "wide"); });
         CHECK(said.starts_with(comm.rank() == 1 ? "load_weights: /" : "load_weights: rank 1: load_weights: /"));
-        CHECK(said.find("has numbers that the types of parameters do not hold: model.layers.3.mlp.down_proj.weight, 3.40282e+38") !=
-              std::string::npos);
+        CHECK(said.find("has numbers that the types of parameters do not hold: model.layers.3.mlp.down_proj.weight, "
+                        "3.40282e+38") != std::string::npos);
         CHECK(values_of(model.parameters()) == before);
     });
 }
@@ -244,8 +249,11 @@ TEST_CASE("weights of ranks: a model that waits for its division can do nothing 
         ht::cpu own{{.threads = 1}};
         const ht::defer_parameters until{own};
         Of::model other{own, Of::sizes(), static_cast<std::uint64_t>(comm.rank())};
-        CHECK(message_of([&] { ht::shard sharded{own, other, comm, ht::zero3{}}; }) ==
-              "shard: the strategy, its units or its options, or the seed of a model that waits for it, on rank 1 are not "
+        CHECK(message_of([&] {
+                  ht::shard sharded{own, other, comm, ht::zero3{}};
+              }) ==
+              "shard: the strategy, its units or its options, or the seed of a model that waits for it, on rank 1 are "
+              "not "
               "those of rank 0");
     });
 }

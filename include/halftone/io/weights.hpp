@@ -301,8 +301,8 @@ inline std::vector<tensor_source> weight_sources(const store& parameters, const 
                 sources.push_back({piece.name, type, piece.shape, transposed_values(read, i, e, own, type)});
                 continue;
             }
-            const auto values_of_piece = [read, i, &own, type, of_piece = piece.first](
-                                             std::byte* to, std::size_t first, std::size_t bytes) {
+            const auto values_of_piece = [read, i, &own, type, of_piece = piece.first](std::byte* to, std::size_t first,
+                                                                                       std::size_t bytes) {
                 const std::size_t each = size_of(type), begin = of_piece + first / each, count = bytes / each;
                 std::vector<std::byte> values(count * own.bytes);
                 (*read)(i, begin, count, values.data());
@@ -330,7 +330,8 @@ inline bool is_one_file(const std::filesystem::path& path) { return path.extensi
 /// Asks sources for what the writer of their files asks for, in the same order: what other ranks do meanwhile.
 inline void follow_writer(const std::vector<tensor_source>& sources, const std::filesystem::path& path,
                           std::uint64_t most) {
-    for (const auto& of_file : is_one_file(path) ? std::vector<std::vector<tensor_source>>{sources} : divide(sources, most))
+    for (const auto& of_file :
+         is_one_file(path) ? std::vector<std::vector<tensor_source>>{sources} : divide(sources, most))
         visit_pieces(in_file_order(of_file), [](const std::byte*, std::size_t) {});
 }
 
@@ -436,8 +437,7 @@ std::vector<std::byte> values_of_tensor(const store& parameters, const Files& fi
                                                const matched_tensor& m, name_list& lost) {
     const element_range part = taken_here(parameters, m);
     if (part.count == 0) return {};
-    if (!m.piece.is_transposed)
-        return converted_elements(files, m, {part.first - m.piece.first, part.count}, lost);
+    if (!m.piece.is_transposed) return converted_elements(files, m, {part.first - m.piece.first, part.count}, lost);
     const store_entry& e = parameters.entries()[m.entry];
     const std::size_t each = m.own->bytes;
     const std::vector<std::byte> all =

@@ -263,10 +263,12 @@ HALFTONE_OUT_OF_LINE void store::fill_here(std::size_t index, staging& host) {
     }
 }
 
-HALFTONE_OUT_OF_LINE void store::write_part(const buffer& slab, std::size_t place, std::size_t each, const element_range& part,
-                                            std::size_t first, const std::byte* values, std::size_t count) {
+HALFTONE_OUT_OF_LINE void store::write_part(const buffer& slab, std::size_t place, std::size_t each,
+                                            const element_range& part, std::size_t first, const std::byte* values,
+                                            std::size_t count) {
     const std::size_t begin = std::max(first, part.first), end = std::min(first + count, part.first + part.count);
-    if (begin < end) memory_->write(slab.data() + (place + begin) * each, values + (begin - first) * each, (end - begin) * each);
+    if (begin < end)
+        memory_->write(slab.data() + (place + begin) * each, values + (begin - first) * each, (end - begin) * each);
 }
 
 HALFTONE_OUT_OF_LINE void store::place(entry& e) {

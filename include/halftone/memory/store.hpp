@@ -215,7 +215,8 @@ class store final : public detail::capture_dependency {
     void check_committed() const {
         if (is_waiting_)
             fail<state_error>(
-                "store: its parameters wait for ht::shard, as the model was made while an ht::defer_parameters existed");
+                "store: its parameters wait for ht::shard, as the model was made while an ht::defer_parameters "
+                "existed");
         if (!committed_)
             fail<state_error>("store: its parameters have no memory yet; call commit() once all layers are made");
     }

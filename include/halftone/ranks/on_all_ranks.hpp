@@ -56,7 +56,8 @@ void on_all_ranks(communicator& comm, const char* what, const F& f) {
     const rank_outcome& o = all[worst];
     if (o.kind == rank_outcome::done) return;
     if (thrown && (o.kind == rank_outcome::other) == (mine.kind == rank_outcome::other)) std::rethrow_exception(thrown);
-    const std::string text = sentence(std::string(what, std::strcspn(what, ".")), ": rank ", worst, ": ", std::string(o.message, strnlen(o.message, sizeof o.message)));
+    const std::string text = sentence(std::string(what, std::strcspn(what, ".")), ": rank ", worst, ": ",
+                                      std::string(o.message, strnlen(o.message, sizeof o.message)));
     if (o.kind == rank_outcome::checkpoint) throw checkpoint_error(text);
     if (o.kind == rank_outcome::file) throw io_error(text);
     throw state_error(text);

@@ -296,12 +296,14 @@ class shard final : public detail::store_sharding {
         own.add(parameters().is_waiting());
         for (const store::entry& e : parameters().entries()) {
             if (parameters().is_waiting())
-                own.add(parameters().seed()), own.add(e.values.mean), own.add(e.values.deviation), own.add(e.values.bound);
+                own.add(parameters().seed()), own.add(e.values.mean), own.add(e.values.deviation),
+                    own.add(e.values.bound);
         }
         for (const std::string& name : units_.names) own.add(name.c_str());
         if (const auto d = detail::first_difference(*comm_, "options of shard", {own.value()}); d.rank >= 0)
-            fail<argument_error>("shard: the strategy, its units or its options, or the seed of a model that waits for it, on rank ", d.rank,
-                                 " are not those of rank 0");
+            fail<argument_error>(
+                "shard: the strategy, its units or its options, or the seed of a model that waits for it, on rank ",
+                d.rank, " are not those of rank 0");
     }
 
     /// Begins to add a run over ranks. Its memory is one half of sums_, so that it waits for the run before the last.
