@@ -230,6 +230,50 @@ TEST_CASE("weights of ranks: what one rank cannot read is loaded by none") {
     });
 }
 
+/// The bytes of masters and copies, with the gaps after each.
+std::vector<bytes> slabs_of(const ht::store& parameters) {
+    std::vector<bytes> all;
+    for (const ht::store::group& g : parameters.groups()) {
+        for (const ht::buffer* const slab : {&g.master, &g.copy})
+            all.emplace_back(slab->data(), slab->data() + slab->bytes());
+    }
+    return all;
+}
+template <class Of>
+void is_loaded_into_a_waiting_model(const char* frozen) {
+    ht::cpu device{{.threads = 1}};
+    typename Of::model whole{device, Of::sizes(), 5};
+    if (frozen != nullptr) whole.parameters().freeze(frozen);
+    const ht::load_weights_options part{.names = [](const std::string& path) { return path == "norm.gain" ? "a" : ""; },
+                                        .matching = ht::name_matching::any};
+    const support::temporary_folder folder;
+    const std::vector<float> gains(static_cast<std::size_t>(16), 1.5f);
+    ht::write_safetensors(folder.path() / "a.safetensors", {ht::tensor_source::of<float>("a", {16}, gains)});
+    const ht::defer_parameters until_loaded{device};
+    typename Of::model waiting{device, Of::sizes(), 5}, refused{device, Of::sizes(), 5}, partly{device, Of::sizes(), 5};
+    for (auto* const m : {&waiting, &refused, &partly}) {
+        if (frozen != nullptr) m->parameters().freeze(frozen);
+    }
+    // A part of the weights: the others have their initial values.
+    ht::load_weights(whole, folder.path() / "a.safetensors", part);
+    ht::load_weights(partly, folder.path() / "a.safetensors", part);
+    CHECK(slabs_of(partly.parameters()) == slabs_of(whole.parameters()));
+    ht::load_pretrained(whole, Of::folder());
+    ht::load_pretrained(waiting, Of::folder());
+    CHECK(slabs_of(waiting.parameters()) == slabs_of(whole.parameters()));
+    CHECK(logits_of(device, waiting) == logits_of(device, whole));
+    CHECK(message_of([&] { ht::load_weights(refused, folder.path() / "a.safetensors"); }).find("missing") != std::string::npos);
+    CHECK(refused.parameters().is_waiting());
+}
+
+TEST_CASE("weights of ranks: one program's model that waits for weights has the bytes of one that did not") {
+    for (const char* const frozen : {static_cast<const char*>(nullptr), "h.0.*"}) {
+        is_loaded_into_a_waiting_model<llama_of<ht::amp_bf16>>(frozen);
+        is_loaded_into_a_waiting_model<gpt2_of<ht::with_split_master<ht::amp_bf16>>>(frozen);
+        is_loaded_into_a_waiting_model<gpt2_of<ht::full_fp32>>(frozen);
+    }
+}
+
 TEST_CASE("weights of ranks: a model that waits for its division can do nothing else, and has one seed") {
     using Of = gpt2_of<ht::amp_bf16>;
     ht::cpu device{{.threads = 1}};
@@ -237,10 +281,10 @@ TEST_CASE("weights of ranks: a model that waits for its division can do nothing 
     Of::model model{device, Of::sizes()};
     until_divided.reset();
     const std::string waits =
-        "store: its parameters wait for ht::shard, as the model was made while an ht::defer_parameters existed";
+        "store: its parameters wait for ht::shard or for weights, as the model was made while an ht::defer_parameters "
+        "existed";
     CHECK(device.memory().usage().live(ht::memory_kind::master) == 0);
     CHECK(message_of([&] { logits_of(device, model); }) == waits);
-    CHECK(message_of([&] { ht::load_pretrained(model, Of::folder()); }) == waits);
     CHECK(message_of([&] { ht::save_weights(model, "none.safetensors"); }) == waits);
     CHECK(message_of([&] { ht::adamw optimizer{device, model}; }) == waits);
     CHECK(message_of([&] { ht::accumulator acc{model}; }) == waits);

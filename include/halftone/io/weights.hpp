@@ -189,6 +189,13 @@ inline void write_values(store& parameters, std::size_t index, std::size_t first
     parameters.memory().write(g.copy.data() + (e.copy + first) * g.copy_bytes, values, count * g.copy_bytes);
 }
 
+/// Values of a part of a parameter, with its copies, unless ranks gather these.
+inline void write_loaded(store& parameters, std::size_t index, const element_range& part, const std::byte* values) {
+    if (parameters.entries()[index].master == store_entry::nowhere)
+        return write_values(parameters, index, part.first, part.count, values);
+    parameters.write_with_copies(index, part.first, values, part.count);
+}
+
 /// The transpose of a row-major matrix of elements of so many bytes.
 inline std::vector<std::byte> transposed_bytes(const std::byte* from, std::size_t rows, std::size_t columns, std::size_t element) {
     std::vector<std::byte> to(rows * columns * element);
@@ -412,76 +419,103 @@ inline element_range taken_here(const store& parameters, const matched_tensor& m
     return begin < end ? element_range{begin, end - begin} : element_range{};
 }
 
+/// Host memory through which elements come from a file, one chunk after the other.
+struct loading_room {
+    std::vector<std::byte> stored{}, values{};
+
+    static std::byte* of(std::vector<std::byte>& memory, std::size_t bytes) {
+        if (memory.size() < bytes) memory.resize(bytes);
+        return memory.data();
+    }
+};
 /// So many elements of a tensor as values of its parameter's type, each rounded once; a number that this type does not hold is
 /// added to `lost`.
 template <class Files>
-std::vector<std::byte> converted_elements(const Files& files, const matched_tensor& m,
-                                                 const element_range& part, name_list& lost) {
+const std::byte* converted_elements(const Files& files, const matched_tensor& m,
+                                           const element_range& part, name_list& lost, loading_room& room) {
     const value_traits& own = *m.own;
     const std::size_t each = size_of(m.from->type);
-    std::vector<std::byte> values(part.count * own.bytes);
+    std::byte* const values = room.of(room.values, part.count * own.bytes);
     if (m.from->type == saved_dtype(own)) {
-        files.read(*m.from, part.first * each, part.count * each, values.data());
+        files.read(*m.from, part.first * each, part.count * each, values);
     } else {
-        std::vector<std::byte> stored(part.count * each);
-        files.read(*m.from, part.first * each, part.count * each, stored.data());
-        convert_to(own, m.from->type, stored.data(), values.data(), part.count);
-        note_lost(lost, m.from->name, traits_of(m.from->type), stored.data(), own, values.data(), part.count);
+        std::byte* const stored = room.of(room.stored, part.count * each);
+        files.read(*m.from, part.first * each, part.count * each, stored);
+        convert_to(own, m.from->type, stored, values, part.count);
+        note_lost(lost, m.from->name, traits_of(m.from->type), stored, own, values, part.count);
     }
     return values;
 }
 
-/// The values of a parameter's elements that this rank takes from a tensor. Of a transposed one all of it is read.
-template <class Files>
-std::vector<std::byte> values_of_tensor(const store& parameters, const Files& files,
-                                               const matched_tensor& m, name_list& lost) {
+/// Calls f(part, values) for the parts of a parameter, at most `most` elements each, that this rank takes from a tensor. Of a
+/// transposed one all of it is read, and given at once.
+template <class Files, class F>
+void visit_values(const store& parameters, const Files& files, const matched_tensor& m, std::size_t most,
+                  name_list& lost, loading_room& room, const F& f) {
     const element_range part = taken_here(parameters, m);
-    if (part.count == 0) return {};
-    if (!m.piece.is_transposed) return converted_elements(files, m, {part.first - m.piece.first, part.count}, lost);
-    const store_entry& e = parameters.entries()[m.entry];
-    const std::size_t each = m.own->bytes;
-    const std::vector<std::byte> all =
-        transposed_bytes(converted_elements(files, m, {0, m.piece.count}, lost).data(),
-                         static_cast<std::size_t>(e.shape[1]), static_cast<std::size_t>(e.shape[0]), each);
-    if (part.count == e.count) return all;
-    const auto first = all.begin() + static_cast<std::ptrdiff_t>(part.first * each);
-    return {first, first + static_cast<std::ptrdiff_t>(part.count * each)};
+    if (part.count == 0) return;
+    if (m.piece.is_transposed) {
+        const store_entry& e = parameters.entries()[m.entry];
+        const std::vector<std::byte> all =
+            transposed_bytes(converted_elements(files, m, {0, m.piece.count}, lost, room),
+                             static_cast<std::size_t>(e.shape[1]), static_cast<std::size_t>(e.shape[0]), m.own->bytes);
+        return f(part, all.data() + part.first * m.own->bytes);
+    }
+    const std::size_t faults = lost.count;
+    for (std::size_t done = 0; done < part.count && lost.count == faults; done += most) {
+        const element_range some{part.first + done, std::min(most, part.count - done)};
+        f(some, converted_elements(files, m, {some.first - m.piece.first, some.count}, lost, room));
+    }
+}
+
+/// Ends the waiting of parameters (defer_parameters): those that these tensors do not have as a whole get their initial values.
+inline void end_waiting_for(store& parameters, const std::vector<matched_tensor>& matches) {
+    std::vector<std::size_t> loaded(parameters.entries().size());
+    for (const matched_tensor& m : matches) loaded[m.entry] += m.piece.count;
+    parameters.end_waiting([&](std::size_t i) { return loaded[i] < parameters.entries()[i].count; });
 }
 
 /// load_weights from files that are open; `where` begins the messages.
 template <class Files>
 void load_weights_of(store& parameters, const Files& files, const std::string& where,
                             const load_weights_options& o) {
-    parameters.check_committed();
+    if (!parameters.is_waiting()) parameters.check_committed();
+    constexpr std::size_t whole = static_cast<std::size_t>(-1), chunk = std::size_t{1} << 18;  // which stays in L2
     std::vector<matched_tensor> matches;
     std::vector<std::vector<std::byte>> values;
     name_list lost;
-    const auto check_lost = [&] {
-        if (lost.count != 0)
-            fail<typename Files::error>("load_weights: ", where,
-                                        " has numbers that the types of parameters do not hold: ", lost.all());
-    };
-    const auto write = [&parameters](const matched_tensor& m, const std::vector<std::byte>& values) {
-        const element_range part = taken_here(parameters, m);
-        if (part.count != 0) write_values(parameters, m.entry, part.first, part.count, values.data());
-    };
+    loading_room room;
     // On all ranks, everything that can be refused is before anything is written to the model.
     on_ranks_of(parameters, "load_weights.read", [&] {
         matches = match_tensors(parameters, files, where, o);
         for (const matched_tensor& m : matches) {
-            if (!o.one_at_a_time) {
-                values.push_back(values_of_tensor(parameters, files, m, lost));
-            } else if (m.from->type != saved_dtype(*m.own) && may_lose(traits_of(m.from->type), *m.own)) {
-                static_cast<void>(values_of_tensor(parameters, files, m, lost));
+            const auto keep = [&](const element_range& part, const std::byte* from) {
+                if (!o.one_at_a_time) values.back().assign(from, from + part.count * m.own->bytes);
+            };
+            if (!o.one_at_a_time) values.emplace_back();
+            if (!o.one_at_a_time || (m.from->type != saved_dtype(*m.own) && may_lose(traits_of(m.from->type), *m.own)))
+                visit_values(parameters, files, m, o.one_at_a_time ? chunk : whole, lost, room, keep);
+        }
+        if (lost.count != 0)
+            fail<safetensors_error>("load_weights: ", where,
+                                    " has numbers that the types of parameters do not hold: ", lost.all());
+    });
+    if (parameters.is_waiting()) end_waiting_for(parameters, matches);
+    on_ranks_of(parameters, "load_weights.write", [&] {
+        for (std::size_t i = 0; i < matches.size(); ++i) {
+            const matched_tensor& m = matches[i];
+            const auto write = [&](const element_range& part, const std::byte* from) {
+                write_loaded(parameters, m.entry, part, from);
+            };
+            if (o.one_at_a_time) {
+                visit_values(parameters, files, m, chunk, lost, room, write);
+            } else if (!values[i].empty()) {
+                write(taken_here(parameters, m), values[i].data());
             }
         }
-        check_lost();
     });
-    on_ranks_of(parameters, "load_weights.write", [&] {
-        for (std::size_t i = 0; i < matches.size(); ++i)
-            write(matches[i], o.one_at_a_time ? values_of_tensor(parameters, files, matches[i], lost) : values[i]);
-    });
-    parameters.refresh();
+    // Otherwise copies are rounded where masters are written.
+    if (parameters.is_divided() || o.matching == name_matching::any) parameters.refresh();
 }
 
 }  // namespace detail
@@ -492,8 +526,9 @@ inline void load_weights(store& parameters, const std::filesystem::path& path, c
 }
 /// Reads a model's parameters from a file, an index or a folder (tensor_files). All or nothing: throws io_error, or
 /// safetensors_error with the names that are missing, unexpected, or of another shape or type, or that have a number which the
-/// parameter's type does not hold, and the model is then as it was. Needs host memory for the parameters. Optimizers keep their moments; construct them afterwards, or load a
-/// checkpoint (checkpoint.hpp) for all of a run.
+/// parameter's type does not hold, and the model is then as it was. Needs host memory for the parameters, unless one tensor is read at
+/// a time. Optimizers keep their moments; construct them afterwards, or load a checkpoint (checkpoint.hpp) for all of a run. A model
+/// that waits (ht::defer_parameters) has memory and values from then on; what the file lacks, its initial ones.
 template <class Model>
     requires requires(Model& m) { m.parameters().refresh(); }
 void load_weights(Model& model, const std::filesystem::path& path, const load_weights_options& o = {}) {

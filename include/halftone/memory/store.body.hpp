@@ -16,14 +16,8 @@ HALFTONE_OUT_OF_LINE void store::commit(std::uint64_t seed) {
         is_waiting_ = true;
         return;
     }
-    for (group& g : groups_) {
-        try {
-            g.master = buffer(*memory_, g.masters * g.param_bytes, memory_kind::master);
-            g.copy = buffer(*memory_, g.copies * g.copy_bytes, memory_kind::copy);
-        } catch (const out_of_memory& e) {
-            fail<out_of_memory>(e.what(),
-                                "; asked for by the model's parameters; its largest layers: ", largest_layers());
-        }
+    take_memory();
+    for (const group& g : groups_) {
         memory_->clear(g.master.data(), g.master.bytes());
         // Optimizers also update the gaps between parameters, so these must hold valid values. The gaps of split
         // copies are cleared here, those of other copies are rounded from the masters' gaps.
@@ -44,6 +38,53 @@ HALFTONE_OUT_OF_LINE void store::commit(std::uint64_t seed) {
         }
     }
     refresh();
+}
+
+HALFTONE_OUT_OF_LINE void store::take_memory() {
+    for (group& g : groups_) {
+        try {
+            g.master = buffer(*memory_, g.masters * g.param_bytes, memory_kind::master);
+            g.copy = buffer(*memory_, g.copies * g.copy_bytes, memory_kind::copy);
+        } catch (const out_of_memory& e) {
+            fail<out_of_memory>(e.what(),
+                                "; asked for by the model's parameters; its largest layers: ", largest_layers());
+        }
+    }
+}
+
+HALFTONE_OUT_OF_LINE void store::end_waiting(const std::function<bool(std::size_t index)>& are_wanted) {
+    if (!is_waiting_) fail<state_error>("store: its parameters do not wait");
+    take_memory();
+    committed_ = true, is_waiting_ = false;
+    staging host;
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+        const entry& e = entries_[i];
+        const group& g = groups_[e.group];
+        tell(e, +1);
+        // The gap after an entry has the values that commit() gives it.
+        const std::size_t gap = room(e) - e.count;
+        const auto clear_gap = [&](const buffer& slab, std::size_t place, std::size_t each) {
+            if (place != nowhere) memory_->clear(slab.data() + (place + e.count) * each, gap * each);
+        };
+        clear_gap(g.master, e.master, g.param_bytes), clear_gap(g.copy, e.copy, g.copy_bytes);
+        if (!memory_->has_contents()) continue;
+        if (g.round != nullptr && e.master != nowhere) round(g, e.master + e.count, e.copy + e.count, gap, host);
+        if (are_wanted(i)) fill_here(i, host);
+    }
+}
+
+HALFTONE_OUT_OF_LINE void store::write_with_copies(std::size_t index, std::size_t first, const std::byte* values,
+                                                   std::size_t count) {
+    write(index, first, values, count);
+    const entry& e = entries_[index];
+    const group& g = groups_[e.group];
+    if (g.round == nullptr || is_divided()) return;
+    staging host;
+    for (std::size_t done = 0; done < count; done += staging::elements) {
+        const std::size_t some = std::min(staging::elements, count - done);
+        g.round(values + done * g.param_bytes, host.copy, some);
+        memory_->write(g.copy.data() + (e.copy + first + done) * g.copy_bytes, host.copy, some * g.copy_bytes);
+    }
 }
 
 HALFTONE_OUT_OF_LINE void store::write(std::size_t index, std::size_t first, const std::byte* values, std::size_t count) {

@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <span>
 #include <string>
 #include <utility>
@@ -98,10 +99,13 @@ class store final : public detail::capture_dependency {
         store* owner_;
     };
 
-    /// Allocates the memory and fills it. Within an ht::defer_parameters neither is done before the store is divided among ranks.
-    /// Throws out_of_memory, and state_error when called twice.
+    /// Allocates the memory and fills it. Within an ht::defer_parameters neither is done before the store is divided among ranks, or
+    /// weights are loaded. Throws out_of_memory, and state_error when called twice.
     void commit(std::uint64_t seed = 0);
-    /// Whether commit() has been called, and the parameters wait for being divided: they have no values until then.
+    /// Allocates the memory of parameters that wait, and gives those that are_wanted(index) chooses their initial values; the others
+    /// are to be written. Throws as commit does.
+    void end_waiting(const std::function<bool(std::size_t index)>& are_wanted);
+    /// Whether commit() has been called, and the parameters wait for being divided or loaded: they have no values until then.
     bool is_waiting() const { return is_waiting_; }
     /// The seed of commit().
     std::uint64_t seed() const { return seed_; }
@@ -112,6 +116,8 @@ class store final : public detail::capture_dependency {
     /// that this rank holds. Split masters are written with their copies; in all other cases, and if the store is
     /// sharded, call refresh() afterwards.
     void write(std::size_t index, std::size_t first, const std::byte* values, std::size_t count);
+    /// Writes values likewise, and those rounded to the copies: refresh() is not needed afterwards, unless the store is divided.
+    void write_with_copies(std::size_t index, std::size_t first, const std::byte* values, std::size_t count);
 
     /// Rounds all masters to their copies again; to be called after masters were written to. Split masters need no
     /// rounding. If the store is sharded, all ranks call it.
@@ -211,11 +217,11 @@ class store final : public detail::capture_dependency {
     std::size_t find_group() const {
         return find_group(key_of<Storage>());
     }
-    /// Throws state_error before commit(), and while parameters wait for being divided.
+    /// Throws state_error before commit(), and while parameters wait for being divided or loaded.
     void check_committed() const {
         if (is_waiting_)
             fail<state_error>(
-                "store: its parameters wait for ht::shard, as the model was made while an ht::defer_parameters "
+                "store: its parameters wait for ht::shard or for weights, as the model was made while an ht::defer_parameters "
                 "existed");
         if (!committed_)
             fail<state_error>("store: its parameters have no memory yet; call commit() once all layers are made");
@@ -302,6 +308,7 @@ class store final : public detail::capture_dependency {
     void tell_slab(memory_kind kind, const entry& e, std::size_t place, const element_range& part, std::size_t each,
                    const std::byte* slab) const;
     void refresh_runs();
+    void take_memory();
     /// Gives the elements of an entry that this rank holds their initial values.
     void fill_here(std::size_t index, staging& host);
     /// Writes those of `count` elements from `first` on that are in a part of an entry.
@@ -342,9 +349,14 @@ class store final : public detail::capture_dependency {
     std::uint64_t seed_ = 0;
 };
 
-/// While an object of this class exists, models that are made on the device take no memory for their parameters until ht::shard
-/// divides them (ranks/shard.hpp): each rank then makes the initial values of its pieces only. Until then a model can be frozen in
-/// parts, and cannot be used for anything else.
+/// While an object of this class exists, models that are made on the device take no memory for their parameters until weights are
+/// loaded (io/weights.hpp), so that no time goes into initial values that these replace; or until ht::shard divides them
+/// (ranks/shard.hpp): each rank then makes the initial values of its pieces only. Until then a model can be frozen in parts, and
+/// cannot be used for anything else.
+///
+///     const ht::defer_parameters until_loaded{device};
+///     ht::nn::llama<ht::amp_bf16> model{device, sizes};
+///     ht::load_pretrained(model, folder);
 ///
 ///     const ht::defer_parameters until_divided{device};
 ///     ht::nn::llama<ht::amp_bf16> model{device, sizes};
