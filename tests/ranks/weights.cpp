@@ -262,7 +262,8 @@ void is_loaded_into_a_waiting_model(const char* frozen) {
     ht::load_pretrained(waiting, Of::folder());
     CHECK(slabs_of(waiting.parameters()) == slabs_of(whole.parameters()));
     CHECK(logits_of(device, waiting) == logits_of(device, whole));
-    CHECK(message_of([&] { ht::load_weights(refused, folder.path() / "a.safetensors"); }).find("missing") != std::string::npos);
+    CHECK(message_of([&] { ht::load_weights(refused, folder.path() / "a.safetensors"); }).find("missing") !=
+          std::string::npos);
     CHECK(refused.parameters().is_waiting());
 }
 

@@ -154,6 +154,16 @@ void with_float_type(dtype t, const F& f) {
     }
 }
 
+/// The commonest of all conversions, in a loop that compilers make a vector's.
+inline void widen_bfloat16(const std::byte* values, std::byte* results, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
+        std::uint16_t bits;
+        std::memcpy(&bits, values + i * sizeof bits, sizeof bits);
+        const std::uint32_t wide = float_from_bfloat16(bits);
+        std::memcpy(results + i * sizeof wide, &wide, sizeof wide);
+    }
+}
+
 }  // namespace detail
 
 /// Converts `count` numbers from one floating-point type to another; the memory of both may have any alignment, and must
@@ -163,6 +173,7 @@ inline void convert(dtype from, const std::byte* values, dtype to, std::byte* re
         if (count != 0) std::memcpy(results, values, count * size_of(to));
         return;
     }
+    if (from == dtype::bf16 && to == dtype::f32) return detail::widen_bfloat16(values, results, count);
     detail::with_float_type(from, [&]<class From>() {
         detail::with_float_type(to, [&]<class To>() {
             using wide = std::conditional_t<std::is_same_v<From, double>, double, float>;

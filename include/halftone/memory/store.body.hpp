@@ -53,7 +53,7 @@ HALFTONE_OUT_OF_LINE void store::take_memory() {
 }
 
 HALFTONE_OUT_OF_LINE void store::end_waiting(const std::function<bool(std::size_t index)>& are_wanted) {
-    if (!is_waiting_) fail<state_error>("store: its parameters do not wait");
+    if (!is_waiting_) return;
     take_memory();
     committed_ = true, is_waiting_ = false;
     staging host;

@@ -103,7 +103,7 @@ class store final : public detail::capture_dependency {
     /// weights are loaded. Throws out_of_memory, and state_error when called twice.
     void commit(std::uint64_t seed = 0);
     /// Allocates the memory of parameters that wait, and gives those that are_wanted(index) chooses their initial values; the others
-    /// are to be written. Throws as commit does.
+    /// are to be written. Nothing happens if they do not wait. Throws out_of_memory.
     void end_waiting(const std::function<bool(std::size_t index)>& are_wanted);
     /// Whether commit() has been called, and the parameters wait for being divided or loaded: they have no values until then.
     bool is_waiting() const { return is_waiting_; }
@@ -221,7 +221,8 @@ class store final : public detail::capture_dependency {
     void check_committed() const {
         if (is_waiting_)
             fail<state_error>(
-                "store: its parameters wait for ht::shard or for weights, as the model was made while an ht::defer_parameters "
+                "store: its parameters wait for ht::shard or for weights, as the model was made while an "
+                "ht::defer_parameters "
                 "existed");
         if (!committed_)
             fail<state_error>("store: its parameters have no memory yet; call commit() once all layers are made");
