@@ -172,7 +172,7 @@ class bert_file_names {
         if (rest == "embed.tokens") return block + table;
         if (rest == "embed.positions") return block + "embeddings.position_embeddings.weight";
         if (rest == "embed.types.tokens") return block + "embeddings.token_type_embeddings.weight";
-        const auto named = [&](const auto& list) {
+        const auto named = [this, &block = block, &rest = rest](const auto& list) {
             for (const auto& each : list) {
                 if (rest.starts_with(each.here))
                     return block + std::string(each.there) + last_word(rest.substr(each.here.size()), each.here);
