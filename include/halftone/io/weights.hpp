@@ -431,8 +431,8 @@ struct loading_room {
 /// So many elements of a tensor as values of its parameter's type, each rounded once; a number that this type does not hold is
 /// added to `lost`.
 template <class Files>
-const std::byte* converted_elements(const Files& files, const matched_tensor& m,
-                                           const element_range& part, name_list& lost, loading_room& room) {
+const std::byte* converted_elements(const Files& files, const matched_tensor& m, const element_range& part,
+                                    name_list& lost, loading_room& room) {
     const value_traits& own = *m.own;
     const std::size_t each = size_of(m.from->type);
     std::byte* const values = room.of(room.values, part.count * own.bytes);
@@ -477,8 +477,7 @@ inline void end_waiting_for(store& parameters, const std::vector<matched_tensor>
 
 /// load_weights from files that are open; `where` begins the messages.
 template <class Files>
-void load_weights_of(store& parameters, const Files& files, const std::string& where,
-                            const load_weights_options& o) {
+void load_weights_of(store& parameters, const Files& files, const std::string& where, const load_weights_options& o) {
     if (!parameters.is_waiting()) parameters.check_committed();
     constexpr std::size_t whole = static_cast<std::size_t>(-1), chunk = std::size_t{1} << 18;  // which stays in L2
     std::vector<matched_tensor> matches;
@@ -497,8 +496,8 @@ void load_weights_of(store& parameters, const Files& files, const std::string& w
                 visit_values(parameters, files, m, o.one_at_a_time ? chunk : whole, lost, room, keep);
         }
         if (lost.count != 0)
-            fail<safetensors_error>("load_weights: ", where,
-                                    " has numbers that the types of parameters do not hold: ", lost.all());
+            fail<typename Files::error>("load_weights: ", where,
+                                        " has numbers that the types of parameters do not hold: ", lost.all());
     });
     if (parameters.is_waiting()) end_waiting_for(parameters, matches);
     on_ranks_of(parameters, "load_weights.write", [&] {
