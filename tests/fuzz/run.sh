@@ -14,7 +14,7 @@ flags=(-std=c++20 -g1 -I "$root/include")
 if [[ ${1:-} == --fuzz ]]; then
     command -v clang++ >/dev/null 2>&1 || { echo "skipped: there is no clang++"; exit 77; }
     clang++ "${flags[@]}" -O2 -fsanitize=fuzzer,address "$here/libfuzzer.cpp" -pthread -o "$work/fuzzer"
-    for name in safetensors index npy manifest idx tokens config gguf tokenizer; do
+    for name in safetensors index npy manifest idx tokens config gguf tokenizer chat; do
         if [[ ${3:-$name} != "$name" ]]; then continue; fi
         mkdir -p "$work/corpus_$name"
         echo "$name"

@@ -18,6 +18,8 @@
 #include <sys/mman.h>
 #endif
 
+#include <halftone/data/chat.hpp>
+#include <halftone/data/chat_data.hpp>
 #include <halftone/data/idx.hpp>
 #include <halftone/data/token_file.hpp>
 #include <halftone/data/tokenizer.hpp>
@@ -216,6 +218,19 @@ inline void gguf(const std::uint8_t* bytes, std::size_t size) {
     });
 }
 
+/// A line of conversations, rendered by every template.
+inline void chat(const std::uint8_t* bytes, std::size_t size) {
+    const ht::chat_line line = ht::parse_chat_line("line", text_of(bytes, size));
+    if (line.messages.empty()) return;
+    for (const char* const name : {"chatml", "llama3", "llama3.1", "llama3.2", "qwen2.5", "qwen3", "mistral"}) {
+        try {
+            const ht::chat_text rendered = ht::render_chat(ht::chat_template_of(name), line.messages, {.add_generation_prompt = true});
+            if (rendered.text().empty()) __builtin_trap();
+        } catch (const ht::data_error&) {
+        }
+    }
+}
+
 struct target {
     const char* name;
     void (*run)(const std::uint8_t*, std::size_t);
@@ -223,7 +238,7 @@ struct target {
 inline constexpr target all[]{{"safetensors", safetensors}, {"index", index}, {"npy", npy},
                               {"manifest", manifest},       {"idx", idx},     {"tokens", tokens},
                               {"config", config},           {"gguf", gguf},
-                              {"tokenizer", tokenizer}};
+                              {"tokenizer", tokenizer},     {"chat", chat}};
 
 /// Runs a target; an exception that is no ht::error ends the program.
 inline void run(const target& t, const std::uint8_t* bytes, std::size_t size) {

@@ -14,10 +14,12 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <utility>
 #include <vector>
 
 #include <halftone/data/batches.hpp>
+#include <halftone/data/document.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -87,22 +89,13 @@ class bucketed_data {
     /// The tokens' memory must outlive this object. Throws data_error for no sequences, for one of fewer than 2 tokens
     /// or of more than the largest bucket's length plus one, and for a token outside the vocabulary.
     bucketed_data(std::vector<token_view> sequences, length_buckets buckets, const bucketed_options& options = {})
-        : options_(options), buckets_(std::move(buckets)), sequences_(std::move(sequences)), of_bucket_(buckets_.lengths().size()) {
-        if (options.padding < 0 || options.padding >= options.vocabulary) {
-            fail<argument_error>("data: a padding of ", options.padding, "; the vocabulary has 0 to ",
-                                 options.vocabulary - 1);
-        }
-        if (sequences_.empty()) fail<data_error>("data: no sequences");
-        for (std::size_t i = 0; i < sequences_.size(); ++i) {
-            const extent size = sequences_[i].size();
-            if (size < 2 || size - 1 > buckets_.largest()) {
-                fail<data_error>("data: sequence ", i, " has ", size, " tokens; expected 2 to ", buckets_.largest() + 1,
-                                 ", one more than the largest bucket");
-            }
-            check_tokens(sequences_[i], options.vocabulary);
-            of_bucket_[buckets_.bucket_of(size - 1)].push_back(i);
-        }
-    }
+        : bucketed_data(std::move(sequences), {}, std::move(buckets), options) {}
+    /// documents[0] to documents[documents.size() - 1], a ht::document each: targets of tokens that are not to be predicted are -100.
+    /// Throws as the other, and data_error for a document of which nothing is to be predicted.
+    template <class Documents>
+        requires requires(const Documents& documents) { { documents[extent{0}] } -> std::convertible_to<document>; }
+    explicit bucketed_data(const Documents& documents, length_buckets buckets, const bucketed_options& options = {})
+        : bucketed_data(views_of(documents), documents_of(documents), std::move(buckets), options) {}
 
     const length_buckets& buckets() const { return buckets_; }
 
@@ -130,6 +123,44 @@ class bucketed_data {
     }
 
   private:
+    bucketed_data(std::vector<token_view> sequences, std::vector<document> documents, length_buckets buckets, const bucketed_options& options)
+        : options_(options), buckets_(std::move(buckets)), sequences_(std::move(sequences)), documents_(std::move(documents)), of_bucket_(buckets_.lengths().size()) {
+        if (options.padding < 0 || options.padding >= options.vocabulary) {
+            fail<argument_error>("data: a padding of ", options.padding, "; the vocabulary has 0 to ",
+                                 options.vocabulary - 1);
+        }
+        if (sequences_.empty()) fail<data_error>("data: no sequences");
+        for (std::size_t i = 0; i < sequences_.size(); ++i) {
+            const extent size = sequences_[i].size();
+            if (size < 2 || size - 1 > buckets_.largest()) {
+                fail<data_error>("data: sequence ", i, " has ", size, " tokens; expected 2 to ", buckets_.largest() + 1,
+                                 ", one more than the largest bucket");
+            }
+            check_tokens(sequences_[i], options.vocabulary);
+            check_counts(i);
+            of_bucket_[buckets_.bucket_of(size - 1)].push_back(i);
+        }
+    }
+    void check_counts(std::size_t i) const {
+        if (documents_.empty()) return;
+        const document& d = documents_[i];
+        if (!d.predicted.empty() && d.predicted.size() != d.tokens.size())
+            fail<data_error>("data: document ", i, " has ", d.predicted.size(), " marks of what is predicted for ", d.tokens.size(), " tokens");
+        if (!d.counts_any()) fail<data_error>("data: of document ", i, " nothing is to be predicted");
+    }
+    template <class Documents>
+    static std::vector<document> documents_of(const Documents& documents) {
+        std::vector<document> all;
+        for (extent i = 0; i < static_cast<extent>(documents.size()); ++i) all.push_back(documents[i]);
+        return all;
+    }
+    template <class Documents>
+    static std::vector<token_view> views_of(const Documents& documents) {
+        std::vector<token_view> all;
+        for (extent i = 0; i < static_cast<extent>(documents.size()); ++i) all.emplace_back(document(documents[i]).tokens);
+        return all;
+    }
+
     /// Philox's tensor number for data; those of a model's tensors count up from zero.
     static constexpr std::uint32_t stream = 0x80000001;
 
@@ -154,6 +185,10 @@ class bucketed_data {
         const extent first = row * buckets_.lengths()[bucket];
         from.copy(0, from.size() - 1, tokens_.data() + first);
         from.copy(1, from.size() - 1, targets_.data() + first);
+        if (documents_.empty()) return;
+        for (extent i = 1; i < from.size(); ++i) {
+            if (!documents_[sequence].counts(i)) targets_[static_cast<std::size_t>(first + i - 1)] = ignored;
+        }
     }
     language_batch batch(extent rows, std::size_t bucket) const {
         const shape<2> s{rows, buckets_.lengths()[bucket]};
@@ -165,6 +200,7 @@ class bucketed_data {
     bucketed_options options_;
     length_buckets buckets_;
     std::vector<token_view> sequences_;
+    std::vector<document> documents_;  ///< those of the sequences, or none
     std::vector<std::vector<std::size_t>> of_bucket_;
     std::vector<std::int32_t> tokens_, targets_;
 };

@@ -9,7 +9,7 @@
 /// A document of n tokens gives n - 1 predictions, of its tokens but the first, so that it takes n - 1 places. Each is in
 /// exactly one row, whole, with attention and positions of its own (tensor/packed.hpp); only documents longer than a row,
 /// or than the model's context, are divided. Rows are filled by best fit, the longest documents first: the order of the result depends on lengths
-/// alone. Targets that do not count are -100: those within a prompt, and those of the padding at a row's end.
+/// alone. Targets that do not count are -100: those of tokens that a document does not let be predicted, and those of the padding at a row's end.
 #pragma once
 
 #include <algorithm>
@@ -22,16 +22,11 @@
 #include <halftone/data/batch_memory.hpp>
 #include <halftone/data/batches.hpp>
 #include <halftone/data/data_error.hpp>
+#include <halftone/data/document.hpp>
 #include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
-
-/// Tokens that belong together.
-struct document {
-    std::span<const std::int32_t> tokens{};
-    extent prompt = 0;  ///< this many tokens at the beginning are not to be predicted
-};
 
 /// The sizes of packed rows.
 struct packing_options {
@@ -73,7 +68,7 @@ class packed_rows {
             const document d = (*documents_)[p.document];
             for (extent i = p.first; i < p.first + p.size; ++i) {
                 row.tokens.push_back(d.tokens[static_cast<std::size_t>(i)]);
-                row.targets.push_back(i + 1 < d.prompt ? ignored : d.tokens[static_cast<std::size_t>(i + 1)]);
+                row.targets.push_back(d.counts(i + 1) ? d.tokens[static_cast<std::size_t>(i + 1)] : ignored);
             }
             row.offsets.push_back(static_cast<std::int32_t>(row.tokens.size()));
         }
@@ -130,6 +125,10 @@ class packed_rows {
         if (d.prompt < 0 || d.prompt >= tokens) {
             fail<data_error>("packed_rows: document ", index, " has a prompt of ", d.prompt, " tokens, of ", tokens,
                              "; expected fewer");
+        }
+        if (!d.predicted.empty() && (d.predicted.size() != d.tokens.size() || !d.counts_any())) {
+            fail<data_error>("packed_rows: document ", index, " has ", d.predicted.size(), " marks of what is predicted for ", tokens,
+                             " tokens; expected as many, and one that is not 0 behind the first token");
         }
         for (extent first = 0; first < tokens - 1; first += options_.longest)
             pieces.push_back({index, first, std::min(options_.longest, tokens - 1 - first)});
