@@ -43,7 +43,7 @@ std::vector<ht::chat_message> messages_of(const json& list) {
     return messages;
 }
 
-TEST_CASE("chat: texts, ids and marks of 210 conversations are those of transformers and TRL") {
+TEST_CASE("chat: texts, ids and marks of 213 conversations are those of transformers and TRL") {
     const ht::tokenizer tokens = tokenizer();
     int marked = 0;
     for (const json& of : golden()["cases"]) {
@@ -83,6 +83,13 @@ TEST_CASE("chat: what a message spells ends no turn, and answers are its text an
         if (found.answers[i] != 0) answers.push_back(found.tokens[i]);
     }
     CHECK(tokens.decode(answers) == "yes<|im_end|>");
+
+    // A token with the beginning of an answer in it is one of the answer.
+    const ht::tokenizer pairs = ht::tokenizer::from_json("it", R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "c": 3}, "merges": ["a b"]},
+                                                                    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}, "decoder": {"type": "ByteLevel"}})");
+    const ht::chat_tokens straddling = ht::encode_chat(pairs, ht::chat_text{{{"ca", false, false}, {"bc", false, true}}});
+    CHECK(straddling.tokens == ids{3, 2, 3});
+    CHECK(straddling.answers == marks{0, 1, 1});
 
     CHECK(message_of([] { ht::chat_template_of("gpt2"); }) ==
           "chat_template_of: gpt2; expected chatml, llama3, llama3.1, llama3.2, qwen2.5, qwen3 or mistral");

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes tokenizers/chat.json: a small tokenizer, and 210 conversations as transformers' apply_chat_template renders and encodes them.
+"""Writes tokenizers/chat.json: a small tokenizer, and 213 conversations as transformers' apply_chat_template renders and encodes them.
 
     python3 tests/golden/chat.py     # needs PyPI's transformers 5.24.0 and tokenizers 0.23.3, and pip, which brings the wheels named below
 
@@ -28,6 +28,13 @@ SPECIAL = ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|e
            "<|endoftext|>"]
 WORDS = ["hello", " world", "The policy", "  two", "\n", "\n\n", "\t", " ", "\u00a0", "\u3000", "\u200b", "\x1c", "caf\u00e9", "e\u0301", "'s", "123", " 4567", "?", "!", "\u4e2d\u6587",
          "<b>", "\U0001f600"]
+
+OF_QWEN3 = [  # what an answer behind a tool's response keeps, and answers to nobody
+    [{"role": "user", "content": "a"}, {"role": "assistant", "content": "<think>\nb\n</think>\n\nc"},
+     {"role": "user", "content": "<tool_response>d</tool_response>"}, {"role": "assistant", "content": "e"}],
+    [{"role": "assistant", "content": "<think>a</think>b"}],
+    [{"role": "system", "content": "a"}, {"role": "assistant", "content": "b", "reasoning_content": "c"}, {"role": "assistant", "content": "d"}],
+]
 
 
 def templates():
@@ -86,8 +93,7 @@ def main():
     cases = []
     for name, file in TEMPLATES.items():
         tok = PreTrainedTokenizerFast(tokenizer_object=t, bos_token="<s>" if name == "mistral" else "<|begin_of_text|>", eos_token="</s>", chat_template=found[file])
-        for _ in range(30):
-            messages = conversation(rng, name)
+        for messages in [conversation(rng, name) for _ in range(30)] + (OF_QWEN3 if name == "qwen3" else []):
             options = {"add_generation_prompt": messages[-1]["role"] != "assistant" and rng.random() < 0.7}
             if name == "qwen3" and rng.random() < 0.5:
                 options["enable_thinking"] = False
