@@ -2,6 +2,7 @@
 /// \file
 /// Tokenizers against tokenizers 0.23.3 (tests/golden/tokenizer.py), byte pairs against their plain definition, what is refused, and
 /// files of tokens made from texts.
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -126,7 +127,9 @@ TEST_CASE("tokenizer: patterns part texts as Oniguruma does") {
                       std::make_shared<const ht::detail::pattern>("it", pattern, categories)});
         for (std::size_t i = 0; i < file["texts"].size(); ++i) {
             std::vector<std::string> pieces;
-            splitter(file["texts"][i].get<std::string>(), categories, [&](std::string_view piece) { pieces.emplace_back(piece); });
+            const auto text = file["texts"][i].get<std::string>();
+            std::uint64_t attempts = ht::detail::pattern::most_attempts(text.size());
+            splitter(text, categories, attempts, [&](std::string_view piece) { pieces.emplace_back(piece); });
             CHECK(pieces == of[1][i].get<std::vector<std::string>>());
         }
     }
@@ -144,9 +147,75 @@ TEST_CASE("tokenizer: what halftone does not match in a pattern is refused") {
     std::string deep(100, '(');
     CHECK_THROWS_AS((ht::detail::pattern{"it", deep + "a" + std::string(100, ')'), categories}), ht::data_error);
 
-    const ht::detail::pattern slow{"tokenizer.json", "a*a*a*a*a*a*b", categories};
-    const std::string text(400, 'a');
-    CHECK_THROWS_WITH_AS(slow.match(text.data(), text.data() + text.size()), "tokenizer.json: its pattern takes too many attempts on this text", ht::data_error);
+    // A small pattern, but 5 million alternatives are refused at the 65th.
+    std::string many = "a";
+    for (int i = 0; i < 100; ++i) many += "|a";
+    CHECK_THROWS_AS((ht::detail::pattern{"it", many, categories}), ht::data_error);
+    CHECK_THROWS_AS((ht::detail::pattern{"it", '[' + std::string(5000, 'a') + ']', categories}), ht::data_error);
+    for (int i = 0; i < 5000; ++i) many += "|a";
+    CHECK_THROWS_AS((ht::detail::pattern{"it", '(' + many + ')', categories}), ht::data_error);
+}
+
+TEST_CASE("tokenizer: what takes too long or too much memory is refused") {
+    const json gpt2 = golden("gpt2")["tokenizer"], bert = golden("bert")["tokenizer"];
+    // Time that grows with the square of a text's length, or faster, within one match and over many.
+    json file = gpt2;
+    std::string stars = "a";
+    for (int i = 0; i < 3000; ++i) stars += "a*";
+    stars += 'b';
+    for (const std::string& slow : std::vector<std::string>{"a*a*a*a*a*a*b", "a+b", "a++b", "(?=a+b)a", "(?:aa?a?a?a?a?a?a?){20}b", stars}) {
+        CAPTURE(slow);
+        const json split{{"type", "Split"}, {"pattern", {{"Regex", slow}}}, {"behavior", "Isolated"}};
+        file["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {split, {{"type", "ByteLevel"}, {"add_prefix_space", false}}}}};
+        const ht::tokenizer tokenizer = made_of(file);
+        CHECK(tokenizer.decode(tokenizer.encode("aab a")) == "aab a");
+        CHECK_THROWS_WITH_AS(tokenizer.encode(std::string(100'000, 'a')),
+                             "tokenizer.json: pre_tokenizer: its pattern takes too many attempts on this text", ht::data_error);
+    }
+    const auto steps = [](const char* list, const char* type) {
+        json many = json::array();
+        for (int i = 0; i < 100; ++i) many.push_back({{"type", type}});
+        return json{{"type", "Sequence"}, {list, many}};
+    };
+    file = gpt2;
+    file["pre_tokenizer"] = steps("pretokenizers", "Digits");
+    CHECK(message_of(file) == "tokenizer.json: normalizer and pre_tokenizer have more than 64 steps");
+    file = gpt2;
+    file["normalizer"] = steps("normalizers", "Lowercase");
+    CHECK(message_of(file) == "tokenizer.json: normalizer and pre_tokenizer have more than 64 steps");
+
+    file = bert;
+    json& around = file["post_processor"];
+    const json first = around["single"][0];
+    for (int i = 0; i < 2000; ++i) around["single"].push_back(first);
+    CHECK(message_of(file) == "tokenizer.json: post_processor puts more than 1024 tokens around a text");
+    file = bert;
+    const std::string longest(1025, 'a');
+    file["model"]["vocab"]["##" + longest] = 4000;
+    CHECK(message_of(file) == "tokenizer.json: model.vocab: ##" + longest.substr(0, 98) + "... has 1027 bytes; expected 1024 at most");
+    file = gpt2;
+    file["added_tokens"].push_back({{"content", longest}});
+    CHECK(message_of(file) == "tokenizer.json: added_tokens: " + longest.substr(0, 100) + "... has 1025 bytes; expected 1024 at most");
+}
+
+TEST_CASE("tokenizer: objects in a list are read in one pass") {
+    std::string file = R"({"added_tokens": [{})";
+    for (int i = 0; i < 300'000; ++i) file += ",{}";
+    const auto began = std::chrono::steady_clock::now();
+    CHECK_THROWS_WITH_AS(ht::tokenizer::from_json("it", file + "]}"), "it: model is null; expected an object", ht::data_error);
+    CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(60));  // the square of them takes minutes
+}
+
+TEST_CASE("tokenizer: added tokens that take white space are found in one pass") {
+    json file = golden("gpt2")["tokenizer"];
+    const std::string text(2'000'000, ' ');
+    for (const char* const side : {"lstrip", "rstrip"}) {
+        CAPTURE(side);
+        file["added_tokens"] = {{{"content", " "}, {"normalized", false}, {side, true}}};
+        const ht::tokenizer tokenizer = made_of(file);
+        const std::size_t count = tokenizer.encode(text, {.allow_special = true}).size();
+        CHECK(count == text.size());
+    }
 }
 
 TEST_CASE("tokenizer: normal forms, lower case and BERT's normalizer of code points are those of tokenizers") {
@@ -293,7 +362,8 @@ TEST_CASE("tokenizer: what halftone does not compute is refused by its key, and 
     const support::temporary_folder folder;
     const fs::path path = folder.write("tokenizer.json", gpt2.dump());
     CHECK(ht::tokenizer::from_file(path.parent_path()).size() == made_of(gpt2).size());
-    CHECK_THROWS_AS(ht::tokenizer::from_file(path.parent_path() / "none"), ht::data_error);
+    for (const std::string& none : {std::string("none"), std::string(5000, 'a')})
+        CHECK_THROWS_AS(ht::tokenizer::from_file(path.parent_path() / none), ht::data_error);
     for (const std::size_t size : {0, 1, 100, 5000}) {
         const fs::path part = folder.write("part.json", gpt2.dump().substr(0, size));
         CHECK_THROWS_AS(ht::tokenizer::from_file(part), ht::data_error);
@@ -363,6 +433,8 @@ TEST_CASE("tokenizer: the keys of a GGUF file make the tokenizer that they are m
     CHECK(refusal([](ht::gguf_tokenizer& c) { c.pre = "default"; }) ==
           "model.gguf: tokenizer.ggml.pre is default; expected \"gpt-2\", \"llama-bpe\", \"qwen2\" or \"smollm\"");
     CHECK(refusal([](ht::gguf_tokenizer& c) { c.tokens[7] = c.tokens[8]; }).starts_with("model.gguf: tokenizer.ggml.tokens has "));
+    for (const char* const invalid : {"\xC3", "a\xF0", "\xFF", "\xC0\x80"})
+        CHECK(refusal([&](ht::gguf_tokenizer& c) { c.tokens[7] = invalid; }) == "model.gguf: tokenizer.ggml.tokens[7] is not UTF-8");
     CHECK(refusal([](ht::gguf_tokenizer& c) { c.merges[2] = "one"; }) == "model.gguf: model.merges[2] is \"one\"; expected two tokens");
 }
 

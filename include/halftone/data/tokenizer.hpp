@@ -25,6 +25,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -62,11 +63,12 @@ class tokenizer {
     /// From a tokenizer.json, a folder that has one, or a GGUF file. Throws data_error if there is none, it is damaged, has what halftone
     /// does not compute, or ids beyond options.vocabulary; gguf_error and io_error for what is no GGUF file.
     static tokenizer from_file(const std::filesystem::path& path, const tokenizer_options& options = {}) {
-        if (std::filesystem::is_regular_file(path) && detail::is_gguf(path)) {
+        std::error_code failed;  // what cannot be looked at cannot be opened, either
+        if (std::filesystem::is_regular_file(path, failed) && detail::is_gguf(path)) {
             const gguf_file file(path);
             return from_gguf(path.string(), read_gguf_tokenizer(file.metadata()), options);
         }
-        const auto file = std::filesystem::is_directory(path) ? path / "tokenizer.json" : path;
+        const auto file = std::filesystem::is_directory(path, failed) ? path / "tokenizer.json" : path;
         const detail::file_reader<data_error> in("tokenizer", file);
         if (in.size() > most_bytes)
             fail<data_error>("tokenizer: ", in.name(), " has ", in.size(), " bytes; expected ", most_bytes, " at most");

@@ -7,6 +7,7 @@
 ///     const nlohmann::ordered_json j = detail::parse_json<safetensors_error>("model.safetensors: its header", text);
 #pragma once
 
+#include <cstddef>
 #include <set>
 #include <string>
 #include <string_view>
@@ -29,6 +30,52 @@ inline std::string shown(std::string_view text) {
     return text.size() > 100 ? result + "..." : result;
 }
 
+/// Hears of a text's values and names one by one, and throws Error for names that occur twice and for deep nesting. A parser of
+/// nlohmann-json with a callback would look at all elements of an array again for each object in it.
+template <class Error>
+class json_checker : public nlohmann::json::json_sax_t {
+  public:
+    json_checker(const std::string& what, int most_depth) : what_(what), most_depth_(most_depth) {}
+
+    bool null() override { return value(); }
+    bool boolean(bool) override { return value(); }
+    bool number_integer(number_integer_t) override { return value(); }
+    bool number_unsigned(number_unsigned_t) override { return value(); }
+    bool number_float(number_float_t, const string_t&) override { return value(); }
+    bool string(string_t&) override { return value(); }
+    bool binary(binary_t&) override { return value(); }
+    bool start_object(std::size_t) override { return begin(); }
+    bool end_object() override { return end(); }
+    bool start_array(std::size_t) override { return begin(); }
+    bool end_array() override { return end(); }
+    bool key(string_t& name) override {
+        if (!names_.back().insert(name).second) fail<Error>(what_, " has the name '", shown(name), "' twice");
+        return true;
+    }
+    bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception& e) override {
+        fail<Error>(what_, " is not valid JSON: ", e.what());
+    }
+
+  private:
+    bool value() const {
+        if (static_cast<int>(names_.size()) > most_depth_) fail<Error>(what_, " has values nested more than ", most_depth_, " deep");
+        return true;
+    }
+    bool begin() {
+        value();
+        names_.emplace_back();
+        return true;
+    }
+    bool end() {
+        names_.pop_back();
+        return true;
+    }
+
+    const std::string& what_;
+    int most_depth_;
+    std::vector<std::set<std::string>> names_;  ///< of each object and array that is open
+};
+
 /// Throws Error, which begins with `what`, for anything but one JSON value, objects and arrays nested `most_depth` deep
 /// at most.
 template <class Error>
@@ -36,21 +83,10 @@ nlohmann::json parse_json(const std::string& what, std::string_view text, int mo
     using json = nlohmann::json;
     if (const auto zero = text.find('\0'); zero != text.npos)
         fail<Error>(what, " is not valid JSON: a byte of 0 at ", zero, " of ", text.size(), " bytes");
-    std::vector<std::set<std::string>> names;
-    const auto check = [&](int depth, json::parse_event_t event, json& parsed) {
-        if (depth > most_depth) fail<Error>(what, " has values nested more than ", most_depth, " deep");
-        if (event == json::parse_event_t::object_start) {
-            names.emplace_back();
-        } else if (event == json::parse_event_t::object_end) {
-            names.pop_back();
-        } else if (event == json::parse_event_t::key) {
-            const auto& key = parsed.get_ref<const std::string&>();
-            if (!names.back().insert(key).second) fail<Error>(what, " has the name '", shown(key), "' twice");
-        }
-        return true;
-    };
+    json_checker<Error> check(what, most_depth);
+    json::sax_parse(text.begin(), text.end(), &check);
     try {
-        return json::parse(text.begin(), text.end(), check);
+        return json::parse(text.begin(), text.end());
     } catch (const json::exception& e) {
         fail<Error>(what, " is not valid JSON: ", e.what());
     }

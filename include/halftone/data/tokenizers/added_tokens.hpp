@@ -56,7 +56,7 @@ class added_token_finder {
     /// are text, which nothing shorter is looked for in.
     template <class Piece, class Found>
     void each(std::string_view text, bool special, const unicode::categories& categories, const Piece& piece, const Found& found) const {
-        std::size_t done = 0;
+        std::size_t done = 0, spaces_end = 0;
         for (std::size_t at = 0; !empty_ && at < text.size();) {
             const added_token* const token = find(text, at);
             if (token == nullptr) break;
@@ -64,8 +64,8 @@ class added_token_finder {
             at = last;
             if (token->special && !special) continue;
             if (token->single_word && touches_word(text, first, last, categories)) continue;
-            if (token->takes_left) first = without_spaces_before(text, first);
-            if (token->takes_right) last = without_spaces_after(text, last);
+            if (token->takes_left) first = without_spaces_before(text, first, done);
+            if (token->takes_right) last = spaces_end = last < spaces_end ? spaces_end : without_spaces_after(text, last);
             if (done < first) piece(text.substr(done, first - done));
             found(*token);
             done = last;
@@ -100,8 +100,8 @@ class added_token_finder {
         return (first != 0 && categories.is_of_word(unicode::decode_before(text.data() + first).value)) ||
                (last != text.size() && categories.is_of_word(unicode::decode(text.data() + last).value));
     }
-    static std::size_t without_spaces_before(std::string_view text, std::size_t at) {
-        while (at != 0) {
+    static std::size_t without_spaces_before(std::string_view text, std::size_t at, std::size_t least) {
+        while (at > least) {
             const unicode::code_point c = unicode::decode_before(text.data() + at);
             if (!unicode::is_space(c.value)) break;
             at -= static_cast<std::size_t>(c.bytes);

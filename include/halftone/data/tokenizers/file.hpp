@@ -56,7 +56,11 @@ class tokenizer_file {
 
   private:
     using json = nlohmann::json;
+    // What files have is far below these numbers; without them a small file could take any time or memory.
     static constexpr std::int32_t most_ids = 1 << 22;
+    static constexpr int most_steps = 64;                  ///< of the normalizer and the pre-tokenizer
+    static constexpr std::size_t most_token_bytes = 1024;  ///< of tokens that each place of a text is compared to
+    static constexpr std::size_t most_around = 1024;       ///< tokens around a text
 
     [[noreturn]] void refuse(const std::string& key, const json& value, const char* expected) const {
         fail<data_error>(where_, ": ", key, " is ", shown(value.dump(-1, ' ', false, json::error_handler_t::replace)), "; expected ", expected);
@@ -193,14 +197,24 @@ class tokenizer_file {
         made.first = token_table(ids_.size());
         made.continuing = token_table(ids_.size());
         for (const auto& [token, id] : ids_) {
+            check_token("model.vocab", token);
             if (!token.empty()) made.first.add(token, id);
             if (token.size() > prefix.size() && token.compare(0, prefix.size(), prefix) == 0) made.continuing.add(token.substr(prefix.size()), id);
         }
         return word_pieces(std::move(made));
     }
 
-    void read_normalizer(const json& part, tokenizer_parts& parts) const {
+    void count_step() {
+        if (++steps_ > most_steps) fail<data_error>(where_, ": normalizer and pre_tokenizer have more than ", most_steps, " steps");
+    }
+    void check_token(const char* of, std::string_view text) const {
+        if (text.size() > most_token_bytes)
+            fail<data_error>(where_, ": ", of, ": ", shown(text), " has ", text.size(), " bytes; expected ", most_token_bytes, " at most");
+    }
+
+    void read_normalizer(const json& part, tokenizer_parts& parts) {
         if (part.is_null()) return;
+        count_step();
         const std::string type = type_of(part, "normalizer");
         if (type == "Sequence") {
             for (const json& inner : list_at(part, "normalizer", "normalizers")) read_normalizer(inner, parts);
@@ -223,6 +237,7 @@ class tokenizer_file {
 
     void read_pre_tokenizer(const json& part, tokenizer_parts& parts) {
         if (part.is_null()) return;
+        count_step();
         if (byte_level_) fail<data_error>(where_, ": pre_tokenizer has a step behind ByteLevel; expected ByteLevel at the end");
         const std::string type = type_of(part, "pre_tokenizer");
         if (type == "Sequence") {
@@ -315,6 +330,7 @@ class tokenizer_file {
             std::string memory;
             token.text = parts.normalizer(token.content, memory);
         }
+        check_token("added_tokens", token.text);
         return token;
     }
 
@@ -324,13 +340,18 @@ class tokenizer_file {
         if (type == "Sequence") {
             for (const json& inner : list_at(part, "post_processor", "processors")) read_post_processor(inner, parts);
         } else if (type == "BertProcessing" || type == "RobertaProcessing") {
-            parts.before.push_back(token_and_id(part, "cls", parts));
-            parts.behind.push_back(token_and_id(part, "sep", parts));
+            put_around(parts, parts.before, token_and_id(part, "cls", parts));
+            put_around(parts, parts.behind, token_and_id(part, "sep", parts));
         } else if (type == "TemplateProcessing") {
             read_template(part, parts);
         } else if (type != "ByteLevel") {
             refuse("post_processor.type", type, "TemplateProcessing, BertProcessing, RobertaProcessing, ByteLevel or a Sequence of them");
         }
+    }
+    void put_around(const tokenizer_parts& parts, std::vector<std::int32_t>& to, std::int32_t id) const {
+        if (parts.before.size() + parts.behind.size() == most_around)
+            fail<data_error>(where_, ": post_processor puts more than ", most_around, " tokens around a text");
+        to.push_back(id);
     }
     void check_id(const json& id, const char* of, const tokenizer_parts& parts) const {
         if (!id.is_number_integer() || id < 0 || id >= parts.tokens.size()) refuse(of, id, "the id of a token");
@@ -354,7 +375,7 @@ class tokenizer_file {
             if (!ids.is_array()) refuse("post_processor.special_tokens", ids, "ids of each special token");
             for (const json& id : ids) {
                 check_id(id, "post_processor.special_tokens", parts);
-                (text_was ? parts.behind : parts.before).push_back(id.get<std::int32_t>());
+                put_around(parts, text_was ? parts.behind : parts.before, id.get<std::int32_t>());
             }
         }
         if (!text_was) refuse("post_processor.single", at(part, "single"), "the text once");
@@ -381,6 +402,7 @@ class tokenizer_file {
     json root_;
     bool is_byte_pairs_ = false, byte_level_ = false, ignore_merges_ = false;
     std::int32_t model_size_ = 0;
+    int steps_ = 0;
     std::vector<std::string> tokens_;
     std::vector<bool> named_;
     std::unordered_map<std::string, std::int32_t> ids_;

@@ -13,6 +13,7 @@
 
 #include <halftone/data/data_error.hpp>
 #include <halftone/data/tokenizers/file.hpp>
+#include <halftone/data/tokenizers/unicode.hpp>
 #include <halftone/io/gguf/tokenizer_keys.hpp>
 
 namespace halftone {
@@ -63,6 +64,8 @@ inline nlohmann::json tokenizer_json_of(const std::string& where, const gguf_tok
     constexpr std::int64_t control = 3, user_defined = 4;
     json vocabulary = json::object(), added = json::array(), merges = json::array();
     for (std::size_t id = 0; id < t.tokens.size(); ++id) {
+        const char *const begin = t.tokens[id].data(), *const end = begin + t.tokens[id].size();
+        if (unicode::first_invalid(begin, end) != end) fail<data_error>(where, ": tokenizer.ggml.tokens[", id, "] is not UTF-8");
         if (!vocabulary.emplace(t.tokens[id], id).second)
             fail<data_error>(where, ": tokenizer.ggml.tokens has ", shown(t.tokens[id]), " twice");
         const std::int64_t type = id < t.token_type.size() ? t.token_type[id] : 1;

@@ -13,6 +13,7 @@
 #include <halftone/data/tokenizers/added_tokens.hpp>
 #include <halftone/data/tokenizers/byte_pairs.hpp>
 #include <halftone/data/tokenizers/normalizer.hpp>
+#include <halftone/data/tokenizers/pattern.hpp>
 #include <halftone/data/tokenizers/splitter.hpp>
 #include <halftone/data/tokenizers/unicode.hpp>
 #include <halftone/data/tokenizers/word_pieces.hpp>
@@ -50,11 +51,12 @@ struct tokenizer_parts {
     /// Appends a text's ids.
     void encode(std::string_view text, bool special, std::vector<std::int32_t>& to) const {
         std::string memory;
+        std::uint64_t attempts = pattern::most_attempts(text.size());
         const auto found = [&](const added_token& token) { to.push_back(token.id); };
         const auto word = [&](std::string_view piece) {
             std::visit([&](const auto& m) { m.encode(piece, to); }, model);
         };
-        const auto of_normalized = [&](std::string_view piece) { splitter(piece, categories, word); };
+        const auto of_normalized = [&](std::string_view piece) { splitter(piece, categories, attempts, word); };
         const auto of_written = [&](std::string_view piece) {
             normalized.each(normalizer(piece, memory), special, categories, of_normalized, found);
         };

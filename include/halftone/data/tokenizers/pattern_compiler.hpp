@@ -34,6 +34,7 @@ class pattern_compiler {
         for (;;) {
             part next = sequence();
             if (next.least == 0) refuse("has an alternative that matches an empty text");
+            if (program_.alternatives.size() == 64) refuse("has more than 64 alternatives");
             program_.alternatives.push_back(static_cast<std::uint32_t>(program_.steps.size()));
             next.steps.push_back({pattern_step::kind::accept});
             append(program_.steps, next.steps);
@@ -41,7 +42,6 @@ class pattern_compiler {
             if (text_[at_] == ')') refuse("has a ) without its (");
             ++at_;  // the |
         }
-        if (program_.alternatives.size() > 64) refuse("has more than 64 alternatives");
         return std::move(program_);
     }
 
@@ -54,6 +54,7 @@ class pattern_compiler {
     };
     static constexpr std::uint32_t unlimited = std::numeric_limits<std::uint32_t>::max();
     static constexpr std::size_t most_steps = 4096;
+    static constexpr std::size_t most_ranges = 4096;  ///< of one set
     static constexpr int most_depth = 32;
 
     [[noreturn]] void refuse(const std::string& why) const {
@@ -87,6 +88,7 @@ class pattern_compiler {
         }
     }
     std::uint32_t add(character_set set) {
+        if (program_.sets.size() == most_steps || set.ranges() > most_ranges) refuse("is too large");
         set.finish(categories_);
         program_.sets.push_back(std::move(set));
         return static_cast<std::uint32_t>(program_.sets.size() - 1);

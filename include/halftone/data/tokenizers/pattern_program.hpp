@@ -21,6 +21,7 @@ class character_set {
     void add(char32_t first, char32_t last) { ranges_.push_back({first, last}); }
     void add_categories(std::uint32_t mask) { categories_ |= mask; }
     void negate() { negated_ = !negated_; }
+    std::size_t ranges() const { return ranges_.size(); }
     /// Fills in the table for ASCII, after which the set does not change any more.
     void finish(const unicode::categories& categories) {
         for (char32_t c = 0; c < 128; ++c) ascii_[c] = finds(c, categories);

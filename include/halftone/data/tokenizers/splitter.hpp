@@ -3,6 +3,8 @@
 /// Parts a text into the pieces that a tokenizer's model gets one by one: the pre-tokenizers of tokenizers.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -42,18 +44,18 @@ class text_splitter {
   public:
     void add(split_step step) { steps_.push_back(std::move(step)); }
 
-    /// Calls piece(text) for each piece, none of them empty.
+    /// Calls piece(text) for each piece, none of them empty. `attempts`: how many more patterns may make (pattern::most_attempts).
     template <class Piece>
-    void operator()(std::string_view text, const unicode::categories& categories, const Piece& piece) const {
-        if (!text.empty()) run(0, text, categories, piece);
+    void operator()(std::string_view text, const unicode::categories& categories, std::uint64_t& attempts, const Piece& piece) const {
+        if (!text.empty()) run(0, text, categories, attempts, piece);
     }
 
   private:
     template <class Piece>
-    void run(std::size_t number, std::string_view text, const unicode::categories& categories, const Piece& piece) const {
+    void run(std::size_t number, std::string_view text, const unicode::categories& categories, std::uint64_t& attempts, const Piece& piece) const {
         if (number == steps_.size()) return piece(text);
         const split_step& step = steps_[number];
-        const auto next = [&](std::string_view part) { run(number + 1, part, categories, piece); };
+        const auto next = [&](std::string_view part) { run(number + 1, part, categories, attempts, piece); };
         const auto by = [&](const auto& is_match) {
             parts(text, step.pieces, next, [&](const char* at, const char*) -> const char* {
                 const unicode::code_point c = unicode::decode(at);
@@ -68,7 +70,7 @@ class text_splitter {
             case split_step::kind::digits:
                 return by([&](char32_t c) { return categories.is_numeral(c); });
             case split_step::kind::pattern:
-                return parts(text, step.pieces, next, [&](const char* at, const char* end) { return step.matches->match(at, end); });
+                return parts(text, step.pieces, next, [&](const char* at, const char* end) { return step.matches->match(at, end, attempts); });
         }
     }
     /// Calls next(part) for the parts to keep. match(at, end) is the end of a match that begins at `at`, or nullptr.
