@@ -10,10 +10,9 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <sstream>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <unistd.h>
@@ -42,12 +41,9 @@ struct files {
     std::vector<std::filesystem::path> paths;
     std::size_t size() const { return paths.size(); }
     std::string operator[](ht::extent i) const {
-        const auto& path = paths[static_cast<std::size_t>(i)];
-        std::ifstream in(path, std::ios::binary);
-        std::ostringstream text;
-        if (in.peek() != std::ifstream::traits_type::eof()) text << in.rdbuf();
-        if (in.bad() || !in.is_open()) refuse("cannot read ", path.string());
-        return text.str();
+        std::string text;
+        ht::detail::append_file("text", paths[static_cast<std::size_t>(i)], ht::text_options{}.limit, text);
+        return text;
     }
 };
 
@@ -68,6 +64,12 @@ int run(const options& o) {
     check_range("--workers", o.workers, 0, 256);
     const auto tokenizer = ht::tokenizer::from_file(o.tokenizer);
     const files texts{ht::text_files({o.texts.begin(), o.texts.end()})};
+    for (const auto& path : texts.paths) {
+        for (const char* const written : {"", ".part"}) {  // what an interrupted run left
+            std::error_code failed;
+            if (std::filesystem::equivalent(path, o.out + written, failed)) refuse("--out: ", path.string(), " is one of the texts");
+        }
+    }
     ht::tokenize_options how{.behind_each = o.behind_each, .num_workers = o.workers};
     how.encode.allow_special = o.allow_special;
     if (o.nano_gpt) how.format = ht::token_format::nano_gpt;

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <optional>
 #include <random>
@@ -489,7 +490,8 @@ TEST_CASE("tokenize writes the same file with any number of workers, and nothing
     };
     CHECK_THROWS_WITH_AS(ht::tokenize(tokenizer, failing{}, path, {.num_workers = 2}), "text 250", std::runtime_error);
     CHECK_THROWS_AS(ht::tokenize(tokenizer, texts, path, {.behind_each = "<|no|>"}), ht::argument_error);
-    CHECK_THROWS_AS(ht::tokenize(tokenizer, texts, path, {.num_workers = -1}), ht::argument_error);
+    for (const int workers : {-1, 1025, std::numeric_limits<int>::max()})
+        CHECK_THROWS_AS(ht::tokenize(tokenizer, texts, path, {.num_workers = workers}), ht::argument_error);
     CHECK_THROWS_AS(ht::tokenize(tokenizer, std::vector<std::string>{""}, path), ht::data_error);
     CHECK(contents(path) == before);
     CHECK(std::distance(fs::directory_iterator(path.parent_path()), fs::directory_iterator{}) == 1);

@@ -56,5 +56,16 @@ refused 'has no token <|none|>' --tokenizer folder --out no.bin --behind-each '<
 refused 'there are no tokens' --tokenizer folder --out no.bin texts/empty.txt
 refused '--workers is -1' --tokenizer folder --out no.bin --workers -1 texts
 refused 'is not valid JSON' --tokenizer texts/a.txt --out no.bin texts
+mkdir -p among/below
+cp texts/a.txt among/below/a.txt
+for name in out.bin below/out.bin; do # the file of an earlier run among the texts, and what one that was interrupted left
+    for left in "$name" "$name.part"; do
+        echo old >among/$left
+        refused 'is one of the texts' --tokenizer folder --out among/$name among
+        [[ $(cat among/$left) == old ]] || fail "a text is written over"
+        rm among/$left
+    done
+done
+"$program" --tokenizer folder --out among/out.bin among | grep -q ' of 1 texts' || fail "a new file in the folder of texts: $?"
 refused 'cannot write' --tokenizer folder --out no/such/folder.bin texts
 ((failures == 0))

@@ -101,7 +101,9 @@ struct tokenize_options {
 /// tokens, io_error, and what a text throws; the file is then as it was before.
 template <class Texts>
 extent tokenize(const tokenizer& tokenizer, const Texts& texts, const std::filesystem::path& to, const tokenize_options& options = {}) {
-    if (options.num_workers < 0) fail<argument_error>("tokenize: ", options.num_workers, " workers; expected 0 or more");
+    constexpr int most_workers = 1024;  // of a data_loader, too
+    if (options.num_workers < 0 || options.num_workers > most_workers)
+        fail<argument_error>("tokenize: ", options.num_workers, " workers; expected 0 to ", most_workers);
     const auto last = options.behind_each.empty() ? std::nullopt : tokenizer.id(options.behind_each);
     if (!last && !options.behind_each.empty()) fail<argument_error>("tokenize: the tokenizer has no token ", options.behind_each);
     token_file_writer file(to, tokenizer.size(), options.format);
