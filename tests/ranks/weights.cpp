@@ -13,7 +13,9 @@
 
 #include <halftone/amp.hpp>
 #include <halftone/io/pretrained.hpp>
+#include <halftone/memory/kept_states.hpp>
 #include <halftone/policy/recipe.hpp>
+#include <halftone/ranks/check_equal.hpp>
 #include <halftone/ranks/shard.hpp>
 #include <halftone/ranks/threads.hpp>
 #include <halftone/tensor/host_tensor.hpp>
@@ -141,6 +143,56 @@ TEST_CASE("weights of ranks: a model that is divided before it has memory, what 
     is_as_whole<gpt2_of<ht::full_fp32>>("h.*", "h.0.*");
     is_as_whole<gpt2_of<ht::with_split_master<ht::amp_bf16>>>("h.*", "h.1.mlp.*");
     is_as_whole<bert_of<ht::pure_bf16>>("encoder.h.*", "encoder.embed.*");
+}
+
+/// A model of a GGUF file on ranks, and one that waits for it, have the values of a whole model that loads it.
+template <class P, ht::nn::qk_norm Norm>
+void is_as_whole_gguf(const char* name) {
+    CAPTURE(name);
+    using model_type = ht::nn::llama<P, Norm>;
+    const auto path = golden / "gguf_files" / name;
+    const auto sizes = ht::read_llama_config(path);
+    ht::cpu device{{.threads = 1}};
+    model_type whole{device, sizes, 5};
+    ht::load_pretrained(whole, path);
+    const auto loaded = values_of(whole.parameters());
+    const bytes logits = logits_of(device, whole);
+    {
+        const ht::defer_parameters until_loaded{device};
+        model_type waiting{device, sizes, 5};
+        ht::load_pretrained(waiting, path);
+        CHECK(values_of(waiting.parameters()) == loaded);
+        CHECK(logits_of(device, waiting) == logits);
+    }
+    for (const int ranks : {1, 2, 3, 4}) {
+        CAPTURE(ranks);
+        for (const int stage : {1, 3}) {
+            CAPTURE(stage);
+            ht::run_ranks(ranks, [&](ht::communicator& comm) {
+                ht::cpu own{{.threads = 1}};
+                const ht::defer_parameters until_divided{own};
+                model_type model{own, sizes, 5};
+                // With few bytes in a run each parameter is one; otherwise pieces begin in the middle of matrices.
+                const std::size_t bytes = ranks == 2 ? 1000 : std::size_t{1} << 20;
+                ht::shard sharded{own, model, comm, ht::zero{stage, {"h.*"}}, {.bucket_bytes = bytes}};
+                ht::load_pretrained(model, path);
+                CHECK(values_of(model.parameters()) == loaded);
+                CHECK(logits_of(own, model) == logits);
+            });
+        }
+    }
+}
+
+TEST_CASE("weights of ranks: each reads its part of a GGUF file") {
+    using enum ht::nn::qk_norm;
+    for (const char* const type : {"F32", "BF16", "F16", "Q8_0", "Q4_0", "MXFP4"}) {
+        const std::string end = std::string(1, '-') + type + ".gguf";
+        is_as_whole_gguf<ht::amp_bf16, none>(("llama" + end).c_str());
+        is_as_whole_gguf<ht::full_fp32, none>(("qwen2" + end).c_str());
+        is_as_whole_gguf<ht::pure_bf16, rms>(("qwen3" + end).c_str());
+    }
+    is_as_whole_gguf<ht::amp_fp16, none>("llama3-Q8_0.gguf");
+    is_as_whole_gguf<ht::with_split_master<ht::amp_bf16>, none>("llama3-Q4_0.gguf");
 }
 
 /// A Llama of 3.4 MB, of which a header is nothing.
@@ -289,11 +341,16 @@ TEST_CASE("weights of ranks: a model that waits for its division can do nothing 
     CHECK(message_of([&] { ht::save_weights(model, "none.safetensors"); }) == waits);
     CHECK(message_of([&] { ht::adamw optimizer{device, model}; }) == waits);
     CHECK(message_of([&] { ht::accumulator acc{model}; }) == waits);
+    CHECK(message_of([&] { values_of(model.parameters()); }) == waits);
+    CHECK(message_of([&] { ht::detail::kept_states{model.parameters()}; }) == waits);
     CHECK_NOTHROW(logits_of(device, Of::model{device, Of::sizes()}));
-    ht::run_ranks(2, [](ht::communicator& comm) {
+    ht::run_ranks(2, [&](ht::communicator& comm) {
         ht::cpu own{{.threads = 1}};
         const ht::defer_parameters until{own};
         Of::model other{own, Of::sizes(), static_cast<std::uint64_t>(comm.rank())};
+        for (const auto& call : {+[](ht::communicator& c, Of::model& m) { ht::check_equal(c, m); },
+                                 +[](ht::communicator& c, Of::model& m) { ht::broadcast_parameters(c, m); }})
+            CHECK(message_of([&] { call(comm, other); }) == waits);
         CHECK(message_of([&] {
                   ht::shard sharded{own, other, comm, ht::zero3{}};
               }) ==
@@ -301,6 +358,23 @@ TEST_CASE("weights of ranks: a model that waits for its division can do nothing 
               "not "
               "those of rank 0");
     });
+}
+
+TEST_CASE("weights of ranks: a model whose division has no memory knows nothing of the shard that failed") {
+    using Of = larger<ht::amp_bf16>;
+    for (const bool is_deferred : {true, false}) {
+        CAPTURE(is_deferred);
+        ht::run_ranks(2, [&](ht::communicator& comm) {
+            // Room for the whole model, but not for its pieces beside it; waiting, for neither.
+            ht::cpu own{{.threads = 1, .memory_limit = is_deferred ? 400'000u : 6'500'000u}};
+            std::optional<ht::defer_parameters> until_divided;
+            if (is_deferred) until_divided.emplace(own);
+            Of::model model{own, Of::sizes(), 1};
+            CHECK_THROWS_AS((ht::shard{own, model, comm, ht::zero3{}}), ht::out_of_memory);
+            CHECK(model.parameters().sharding_if_any() == nullptr);
+            CHECK_THROWS_AS(ht::load_pretrained(model, golden / "none"), ht::error);
+        });
+    }
 }
 
 }  // namespace ranks_weights_tests

@@ -21,6 +21,7 @@ namespace detail {
 class kept_states {
   public:
     explicit kept_states(store& parameters) : parameters_(&parameters), amaxes_(parameters.amaxes().window_amaxes()) {
+        parameters.check_committed();
         each([this](std::byte* data, std::size_t bytes) {
             values_.emplace_back(bytes);
             parameters_->memory().read(values_.back().data(), data, bytes);

@@ -170,6 +170,7 @@ HALFTONE_OUT_OF_LINE detail::store_sharding* store::sharding() const {
 }
 
 HALFTONE_OUT_OF_LINE bool store::is_here(const entry& e, std::size_t first, std::size_t count) const {
+    check_committed();
     const auto has = [&](const run_place store_run::*slab) {
         const element_range part = here(e, slab);
         return !(runs_[e.run].*slab).is_there() || (part.first <= first && first + count <= part.first + part.count);

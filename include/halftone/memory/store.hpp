@@ -196,7 +196,7 @@ class store final : public detail::capture_dependency {
         const element_range part = here(e, e.master == nowhere ? &store_run::copy : &store_run::master);
         return {part.first, part.count == 0 ? 0 : std::min(part.count, e.count - part.first)};
     }
-    /// Whether this rank has masters and copies of so many elements of an entry from `first` on.
+    /// Whether this rank has masters and copies of so many elements of an entry from `first` on. Throws as check_committed().
     bool is_here(const entry& e, std::size_t first, std::size_t count) const;
 
     /// The number of parameters, without padding and layers' states.

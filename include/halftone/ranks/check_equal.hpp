@@ -104,6 +104,7 @@ inline void check_same_layout(communicator& comm, const store& parameters) {
 }
 
 inline void broadcast_parameters(communicator& comm, store& parameters) {
+    parameters.check_committed();
     check_same_layout(comm, parameters);
     parameters.await_readers();
     for (const store::group& g : parameters.groups()) {
@@ -112,6 +113,7 @@ inline void broadcast_parameters(communicator& comm, store& parameters) {
     }
 }
 inline void check_equal(communicator& comm, const store& parameters) {
+    parameters.check_committed();
     check_same_layout(comm, parameters);
     std::vector<std::uint64_t> sums;
     for (const store::entry& e : parameters.entries()) sums.push_back(value_checksum(parameters, e));

@@ -143,8 +143,8 @@ class shard final : public detail::store_sharding {
         options.ranks = ranks();
         options.units = units_.of_entry;
         options.most = how.bucket_bytes / sizeof(float);
-        parameters.divide(*this, options);
         try {
+            parameters.divide(*this, options);
             take_memory();
         } catch (...) {
             parameters.forget_sharding();
