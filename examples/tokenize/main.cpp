@@ -15,9 +15,8 @@
 #include <system_error>
 #include <vector>
 
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
+#include <unistd.h>
 
 #include <halftone/data/text.hpp>
 #include <halftone/data/tokenize.hpp>
@@ -67,7 +66,8 @@ int run(const options& o) {
     for (const auto& path : texts.paths) {
         for (const char* const written : {"", ".part"}) {  // what an interrupted run left
             std::error_code failed;
-            if (std::filesystem::equivalent(path, o.out + written, failed)) refuse("--out: ", path.string(), " is one of the texts");
+            if (std::filesystem::equivalent(path, o.out + written, failed))
+                refuse("--out: ", path.string(), " is one of the texts");
         }
     }
     ht::tokenize_options how{.behind_each = o.behind_each, .num_workers = o.workers};

@@ -164,14 +164,17 @@ TEST_CASE("tokenizer: what takes too long or too much memory is refused") {
     std::string stars = "a";
     for (int i = 0; i < 3000; ++i) stars += "a*";
     stars += 'b';
-    for (const std::string& slow : std::vector<std::string>{"a*a*a*a*a*a*b", "a+b", "a++b", "(?=a+b)a", "(?:aa?a?a?a?a?a?a?){20}b", stars}) {
+    for (const std::string& slow :
+         std::vector<std::string>{"a*a*a*a*a*a*b", "a+b", "a++b", "(?=a+b)a", "(?:aa?a?a?a?a?a?a?){20}b", stars}) {
         CAPTURE(slow);
         const json split{{"type", "Split"}, {"pattern", {{"Regex", slow}}}, {"behavior", "Isolated"}};
-        file["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {split, {{"type", "ByteLevel"}, {"add_prefix_space", false}}}}};
+        file["pre_tokenizer"] = {{"type", "Sequence"},
+                                 {"pretokenizers", {split, {{"type", "ByteLevel"}, {"add_prefix_space", false}}}}};
         const ht::tokenizer tokenizer = made_of(file);
         CHECK(tokenizer.decode(tokenizer.encode("aab a")) == "aab a");
         CHECK_THROWS_WITH_AS(tokenizer.encode(std::string(100'000, 'a')),
-                             "tokenizer.json: pre_tokenizer: its pattern takes too many attempts on this text", ht::data_error);
+                             "tokenizer.json: pre_tokenizer: its pattern takes too many attempts on this text",
+                             ht::data_error);
     }
     const auto steps = [](const char* list, const char* type) {
         json many = json::array();
@@ -193,17 +196,20 @@ TEST_CASE("tokenizer: what takes too long or too much memory is refused") {
     file = bert;
     const std::string longest(1025, 'a');
     file["model"]["vocab"]["##" + longest] = 4000;
-    CHECK(message_of(file) == "tokenizer.json: model.vocab: ##" + longest.substr(0, 98) + "... has 1027 bytes; expected 1024 at most");
+    CHECK(message_of(file) ==
+          "tokenizer.json: model.vocab: ##" + longest.substr(0, 98) + "... has 1027 bytes; expected 1024 at most");
     file = gpt2;
     file["added_tokens"].push_back({{"content", longest}});
-    CHECK(message_of(file) == "tokenizer.json: added_tokens: " + longest.substr(0, 100) + "... has 1025 bytes; expected 1024 at most");
+    CHECK(message_of(file) ==
+          "tokenizer.json: added_tokens: " + longest.substr(0, 100) + "... has 1025 bytes; expected 1024 at most");
 }
 
 TEST_CASE("tokenizer: objects in a list are read in one pass") {
     std::string file = R"({"added_tokens": [{})";
     for (int i = 0; i < 300'000; ++i) file += ",{}";
     const auto began = std::chrono::steady_clock::now();
-    CHECK_THROWS_WITH_AS(ht::tokenizer::from_json("it", file + "]}"), "it: model is null; expected an object", ht::data_error);
+    CHECK_THROWS_WITH_AS(ht::tokenizer::from_json("it", file + "]}"), "it: model is null; expected an object",
+                         ht::data_error);
     CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(60));  // the square of them takes minutes
 }
 
@@ -435,7 +441,8 @@ TEST_CASE("tokenizer: the keys of a GGUF file make the tokenizer that they are m
           "model.gguf: tokenizer.ggml.pre is default; expected \"gpt-2\", \"llama-bpe\", \"qwen2\" or \"smollm\"");
     CHECK(refusal([](ht::gguf_tokenizer& c) { c.tokens[7] = c.tokens[8]; }).starts_with("model.gguf: tokenizer.ggml.tokens has "));
     for (const char* const invalid : {"\xC3", "a\xF0", "\xFF", "\xC0\x80"})
-        CHECK(refusal([&](ht::gguf_tokenizer& c) { c.tokens[7] = invalid; }) == "model.gguf: tokenizer.ggml.tokens[7] is not UTF-8");
+        CHECK(refusal([&](ht::gguf_tokenizer& c) { c.tokens[7] = invalid; }) ==
+              "model.gguf: tokenizer.ggml.tokens[7] is not UTF-8");
     CHECK(refusal([](ht::gguf_tokenizer& c) { c.merges[2] = "one"; }) == "model.gguf: model.merges[2] is \"one\"; expected two tokens");
 }
 

@@ -348,8 +348,8 @@ TEST_CASE("weights of ranks: a model that waits for its division can do nothing 
         ht::cpu own{{.threads = 1}};
         const ht::defer_parameters until{own};
         Of::model other{own, Of::sizes(), static_cast<std::uint64_t>(comm.rank())};
-        for (const auto& call : {+[](ht::communicator& c, Of::model& m) { ht::check_equal(c, m); },
-                                 +[](ht::communicator& c, Of::model& m) { ht::broadcast_parameters(c, m); }})
+        for (const auto& call : {+[](ht::communicator&c, Of::model&m) { ht::check_equal(c, m); },
+                                 +[](ht::communicator&c, Of::model&m) { ht::broadcast_parameters(c, m); }})
             CHECK(message_of([&] { call(comm, other); }) == waits);
         CHECK(message_of([&] {
                   ht::shard sharded{own, other, comm, ht::zero3{}};

@@ -58,7 +58,8 @@ class json_checker : public nlohmann::json::json_sax_t {
 
   private:
     bool value() const {
-        if (static_cast<int>(names_.size()) > most_depth_) fail<Error>(what_, " has values nested more than ", most_depth_, " deep");
+        if (static_cast<int>(names_.size()) > most_depth_)
+            fail<Error>(what_, " has values nested more than ", most_depth_, " deep");
         return true;
     }
     bool begin() {

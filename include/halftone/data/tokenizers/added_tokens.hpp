@@ -65,7 +65,8 @@ class added_token_finder {
             if (token->special && !special) continue;
             if (token->single_word && touches_word(text, first, last, categories)) continue;
             if (token->takes_left) first = without_spaces_before(text, first, done);
-            if (token->takes_right) last = spaces_end = last < spaces_end ? spaces_end : without_spaces_after(text, last);
+            if (token->takes_right)
+                last = spaces_end = last < spaces_end ? spaces_end : without_spaces_after(text, last);
             if (done < first) piece(text.substr(done, first - done));
             found(*token);
             done = last;

@@ -205,11 +205,13 @@ class tokenizer_file {
     }
 
     void count_step() {
-        if (++steps_ > most_steps) fail<data_error>(where_, ": normalizer and pre_tokenizer have more than ", most_steps, " steps");
+        if (++steps_ > most_steps)
+            fail<data_error>(where_, ": normalizer and pre_tokenizer have more than ", most_steps, " steps");
     }
     void check_token(const char* of, std::string_view text) const {
         if (text.size() > most_token_bytes)
-            fail<data_error>(where_, ": ", of, ": ", shown(text), " has ", text.size(), " bytes; expected ", most_token_bytes, " at most");
+            fail<data_error>(where_, ": ", of, ": ", shown(text), " has ", text.size(), " bytes; expected ",
+                             most_token_bytes, " at most");
     }
 
     void read_normalizer(const json& part, tokenizer_parts& parts) {

@@ -65,7 +65,8 @@ inline nlohmann::json tokenizer_json_of(const std::string& where, const gguf_tok
     json vocabulary = json::object(), added = json::array(), merges = json::array();
     for (std::size_t id = 0; id < t.tokens.size(); ++id) {
         const char *const begin = t.tokens[id].data(), *const end = begin + t.tokens[id].size();
-        if (unicode::first_invalid(begin, end) != end) fail<data_error>(where, ": tokenizer.ggml.tokens[", id, "] is not UTF-8");
+        if (unicode::first_invalid(begin, end) != end)
+            fail<data_error>(where, ": tokenizer.ggml.tokens[", id, "] is not UTF-8");
         if (!vocabulary.emplace(t.tokens[id], id).second)
             fail<data_error>(where, ": tokenizer.ggml.tokens has ", shown(t.tokens[id]), " twice");
         const std::int64_t type = id < t.token_type.size() ? t.token_type[id] : 1;

@@ -46,13 +46,15 @@ class text_splitter {
 
     /// Calls piece(text) for each piece, none of them empty. `attempts`: how many more patterns may make (pattern::most_attempts).
     template <class Piece>
-    void operator()(std::string_view text, const unicode::categories& categories, std::uint64_t& attempts, const Piece& piece) const {
+    void operator()(std::string_view text, const unicode::categories& categories, std::uint64_t& attempts,
+                    const Piece& piece) const {
         if (!text.empty()) run(0, text, categories, attempts, piece);
     }
 
   private:
     template <class Piece>
-    void run(std::size_t number, std::string_view text, const unicode::categories& categories, std::uint64_t& attempts, const Piece& piece) const {
+    void run(std::size_t number, std::string_view text, const unicode::categories& categories, std::uint64_t& attempts,
+             const Piece& piece) const {
         if (number == steps_.size()) return piece(text);
         const split_step& step = steps_[number];
         const auto next = [&](std::string_view part) { run(number + 1, part, categories, attempts, piece); };
@@ -70,7 +72,8 @@ class text_splitter {
             case split_step::kind::digits:
                 return by([&](char32_t c) { return categories.is_numeral(c); });
             case split_step::kind::pattern:
-                return parts(text, step.pieces, next, [&](const char* at, const char* end) { return step.matches->match(at, end, attempts); });
+                return parts(text, step.pieces, next,
+                             [&](const char* at, const char* end) { return step.matches->match(at, end, attempts); });
         }
     }
     /// Calls next(part) for the parts to keep. match(at, end) is the end of a match that begins at `at`, or nullptr.
