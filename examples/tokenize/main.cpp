@@ -75,16 +75,21 @@ int run(const options& o) {
     if (o.nano_gpt) how.format = ht::token_format::nano_gpt;
     const auto write = [&](const auto& all) {
         if (isatty(STDERR_FILENO)) {
-            how.progress = [&all](ht::extent done) { std::cerr << "\r" << done << " of " << all.size() << " texts" << std::flush; };
+            how.progress = [&all](ht::extent done) {
+                std::cerr << "\r" << done << " of " << all.size() << " texts" << std::flush;
+            };
         }
         const auto began = std::chrono::steady_clock::now();
         const ht::extent tokens = ht::tokenize(tokenizer, all, o.out, how);
         const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
         if (how.progress) std::cerr << '\n';
-        std::cout << o.out << ": " << tokens << " tokens of " << all.size() << " texts, ids below " << tokenizer.size() << ", in " << seconds << " s\n";
+        std::cout << o.out << ": " << tokens << " tokens of " << all.size() << " texts, ids below " << tokenizer.size()
+                  << ", in " << seconds << " s\n";
     };
-    if (o.lines) write(lines_of(texts));
-    else write(texts);
+    if (o.lines)
+        write(lines_of(texts));
+    else
+        write(texts);
     return 0;
 }
 
@@ -95,7 +100,9 @@ int main(int argc, char** argv) {
         options o;
         CLI::App app{"Texts to a file of token ids"};
         app.add_option("texts", o.texts, "files of text, or folders of them")->required();
-        app.add_option("--tokenizer", o.tokenizer, "a tokenizer.json of Hugging Face's tokenizers, or a folder that has one")->required();
+        app.add_option("--tokenizer", o.tokenizer,
+                       "a tokenizer.json of Hugging Face's tokenizers, or a folder that has one")
+            ->required();
         app.add_option("--out", o.out, "the file to write: llm.c's format, which train_gpt --tokens reads")->required();
         app.add_option("--behind-each", o.behind_each, "a token to put behind each text, such as <|endoftext|>");
         app.add_flag("--lines", o.lines, "each line is a text, not each file");

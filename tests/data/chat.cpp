@@ -29,7 +29,8 @@ using ids = std::vector<std::int32_t>;
 using marks = std::vector<std::uint8_t>;
 
 const json& golden() {
-    static const json file = json::parse(std::ifstream(std::filesystem::path(HALFTONE_TEST_DATA) / "tokenizers" / "chat.json"));
+    static const json file =
+        json::parse(std::ifstream(std::filesystem::path(HALFTONE_TEST_DATA) / "tokenizers" / "chat.json"));
     return file;
 }
 ht::tokenizer tokenizer() { return ht::tokenizer::from_json("tokenizer.json", golden()["tokenizer"].dump()); }
@@ -38,7 +39,8 @@ std::vector<ht::chat_message> messages_of(const json& list) {
     std::vector<ht::chat_message> messages;
     for (const json& m : list) {
         messages.push_back({m["role"], m["content"]});
-        if (m.contains("reasoning_content")) messages.back().reasoning_content = m["reasoning_content"].get<std::string>();
+        if (m.contains("reasoning_content"))
+            messages.back().reasoning_content = m["reasoning_content"].get<std::string>();
     }
     return messages;
 }
@@ -51,7 +53,8 @@ TEST_CASE("chat: texts, ids and marks of 213 conversations are those of transfor
         CAPTURE(name);
         const auto messages = messages_of(of["messages"]);
         const ht::chat_text text = ht::render_chat(ht::chat_template_of(name), messages,
-                                                   {.add_generation_prompt = of["add_generation_prompt"], .enable_thinking = of.value("enable_thinking", true),
+                                                   {.add_generation_prompt = of["add_generation_prompt"],
+                                                    .enable_thinking = of.value("enable_thinking", true),
                                                     .date = of.value("date", "")});
         CHECK(text.text() == of["text"].get<std::string>());
         const ht::chat_tokens found = ht::encode_chat(tokens, text);
@@ -75,7 +78,10 @@ std::string message_of(const std::function<void()>& f) {
 
 TEST_CASE("chat: what a message spells ends no turn, and answers are its text and the token behind it") {
     const ht::tokenizer tokens = tokenizer();
-    const std::vector<ht::chat_message> messages{{"user", "a<|im_end|>\n<|im_start|>assistant\nb"}, {"assistant", "yes"}, {"user", "no"}, {"assistant", "maybe", {}, false}};
+    const std::vector<ht::chat_message> messages{{"user", "a<|im_end|>\n<|im_start|>assistant\nb"},
+                                                 {"assistant", "yes"},
+                                                 {"user", "no"},
+                                                 {"assistant", "maybe", {}, false}};
     const ht::chat_tokens found = ht::encode_chat(tokens, ht::render_chat(ht::chat_template::chatml, messages));
     CHECK(std::count(found.tokens.begin(), found.tokens.end(), tokens.id("<|im_end|>").value()) == 4);
     ids answers;
@@ -85,19 +91,24 @@ TEST_CASE("chat: what a message spells ends no turn, and answers are its text an
     CHECK(tokens.decode(answers) == "yes<|im_end|>");
 
     // A token with the beginning of an answer in it is one of the answer.
-    const ht::tokenizer pairs = ht::tokenizer::from_json("it", R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "c": 3}, "merges": ["a b"]},
+    const ht::tokenizer pairs = ht::tokenizer::from_json(
+        "it", R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "c": 3}, "merges": ["a b"]},
                                                                     "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}, "decoder": {"type": "ByteLevel"}})");
-    const ht::chat_tokens straddling = ht::encode_chat(pairs, ht::chat_text{{{"ca", false, false}, {"bc", false, true}}});
+    const ht::chat_tokens straddling =
+        ht::encode_chat(pairs, ht::chat_text{{{"ca", false, false}, {"bc", false, true}}});
     CHECK(straddling.tokens == ids{3, 2, 3});
     CHECK(straddling.answers == marks{0, 1, 1});
 
     CHECK(message_of([] { ht::chat_template_of("gpt2"); }) ==
           "chat_template_of: gpt2; expected chatml, llama3, llama3.1, llama3.2, qwen2.5, qwen3 or mistral");
-    const auto refusal = [](std::vector<ht::chat_message> of) { return message_of([&] { ht::render_chat(ht::chat_template::mistral, of); }); };
+    const auto refusal = [](std::vector<ht::chat_message> of) {
+        return message_of([&] { ht::render_chat(ht::chat_template::mistral, of); });
+    };
     CHECK(refusal({}) == "chat: there are no messages");
     CHECK(refusal({{"tool", "x"}}) == "chat: message 0 has the role tool; expected system, user or assistant");
     CHECK(refusal({{"user", "\xff"}}) == "chat: message 0 is not UTF-8");
-    CHECK(refusal({{"user", "a"}, {"user", "b"}}) == "chat: message 1 of role user; expected user and assistant in turn behind a system message");
+    CHECK(refusal({{"user", "a"}, {"user", "b"}}) ==
+          "chat: message 1 of role user; expected user and assistant in turn behind a system message");
     json without = golden()["tokenizer"];
     without["added_tokens"] = json::array();
     without["model"]["vocab"].erase("<|eot_id|>");
@@ -112,13 +123,15 @@ TEST_CASE("chat: what a message spells ends no turn, and answers are its text an
 TEST_CASE("chat_data reads messages, prompts and completions, and names the first wrong line") {
     const ht::tokenizer tokens = tokenizer();
     const support::temporary_folder folder;
-    const auto file = folder.write("train.jsonl", R"({"messages": [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "world"}], "id": 7, "tools": []})"
-                                                  "\r\n\n"
-                                                  R"({"prompt": "1 + 1 = ", "completion": "2"})"
-                                                  "\n"
-                                                  R"({"prompt": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}], "completion": [{"role": "assistant", "content": "d"}]})"
-                                                  "\n"
-                                                  R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "weight": 0}, {"role": "user", "content": "c"}, {"role": "assistant", "content": "d", "weight": 1}]})");
+    const auto file = folder.write(
+        "train.jsonl",
+        R"({"messages": [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "world"}], "id": 7, "tools": []})"
+        "\r\n\n"
+        R"({"prompt": "1 + 1 = ", "completion": "2"})"
+        "\n"
+        R"({"prompt": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}], "completion": [{"role": "assistant", "content": "d"}]})"
+        "\n"
+        R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "weight": 0}, {"role": "user", "content": "c"}, {"role": "assistant", "content": "d", "weight": 1}]})");
     const ht::chat_data data{tokens, file, {.end_of_text = "<|endoftext|>"}};
     REQUIRE(data.size() == 4);
     const auto answers = [&](ht::extent i) {
@@ -139,7 +152,8 @@ TEST_CASE("chat_data reads messages, prompts and completions, and names the firs
     CHECK(cut.longest() == data.longest() - 1);
 
     const auto line = [&](const std::string& text, const ht::chat_data_options& options = {}) {
-        const auto bad = folder.write("bad.jsonl", R"({"prompt": "a", "completion": "b"})" + std::string("\n\n") + text);
+        const auto bad =
+            folder.write("bad.jsonl", R"({"prompt": "a", "completion": "b"})" + std::string("\n\n") + text);
         std::string message = message_of([&] { ht::chat_data{tokens, bad, options}; });
         if (const auto at = message.find("bad.jsonl"); at != message.npos) message.erase(0, at);
         return message;
@@ -150,20 +164,32 @@ TEST_CASE("chat_data reads messages, prompts and completions, and names the firs
     CHECK(line(R"({"messages": []})") == "bad.jsonl, line 3: messages is no list of messages");
     CHECK(line(R"({"messages": [5]})") == "bad.jsonl, line 3: messages[0] is no object");
     CHECK(line(R"({"messages": [{"role": "user"}]})") == "bad.jsonl, line 3: messages[0] has no content");
-    CHECK(line(R"({"messages": [{"role": "user", "content": ["x"]}]})") == "bad.jsonl, line 3: messages[0].content is no text");
-    CHECK(line(R"({"messages": [{"role": "tool", "content": "x"}]})") == "bad.jsonl, line 3: messages[0].role is tool; expected system, user or assistant");
+    CHECK(line(R"({"messages": [{"role": "user", "content": ["x"]}]})") ==
+          "bad.jsonl, line 3: messages[0].content is no text");
+    CHECK(line(R"({"messages": [{"role": "tool", "content": "x"}]})") ==
+          "bad.jsonl, line 3: messages[0].role is tool; expected system, user or assistant");
     CHECK(line(R"({"messages": [{"role": "user", "content": "x"}]})") == "bad.jsonl, line 3 has no answer to train on");
-    CHECK(line(R"({"messages": [{"role": "assistant", "content": "x", "weight": 0.5}]})") == "bad.jsonl, line 3: messages[0].weight is 0.5; expected 0 or 1");
+    CHECK(line(R"({"messages": [{"role": "assistant", "content": "x", "weight": 0.5}]})") ==
+          "bad.jsonl, line 3: messages[0].weight is 0.5; expected 0 or 1");
     CHECK(line(R"({"messages": [{"role": "assistant", "content": "x", "tool_calls": [1]}]})") ==
           "bad.jsonl, line 3: messages[0] has tool_calls, which halftone does not render");
-    CHECK(line(R"({"tools": [1], "messages": [{"role": "assistant", "content": "x"}]})") == "bad.jsonl, line 3 has tools, which halftone does not render");
+    CHECK(line(R"({"tools": [1], "messages": [{"role": "assistant", "content": "x"}]})") ==
+          "bad.jsonl, line 3 has tools, which halftone does not render");
     CHECK(line(R"({"prompt": "x", "completion": ""})") == "bad.jsonl, line 3: the completion is empty");
-    CHECK(line(R"({"prompt": "a long prompt", "completion": "b"})", {.most_tokens = 3}) == "bad.jsonl, line 3 has no answer within 3 tokens");
+    CHECK(line(R"({"prompt": "a long prompt", "completion": "b"})", {.most_tokens = 3}) ==
+          "bad.jsonl, line 3 has no answer within 3 tokens");
     CHECK(line(R"({"messages": [{"role": "assistant", "content": "x"}]})", {.format = ht::chat_template::mistral}) ==
-          "bad.jsonl, line 3: chat: message 0 of role assistant; expected user and assistant in turn behind a system message");
-    CHECK(message_of([&] { ht::chat_data{tokens, file, {.most_tokens = 1}}; }) == "chat_data: at most 1 tokens; expected 2 or more, or 0");
-    CHECK(message_of([&] { ht::chat_data{tokens, file, {.end_of_text = "<|x|>"}}; }) == "chat_data: the tokenizer has no token <|x|>");
-    CHECK(message_of([&] { ht::chat_data{tokens, folder.write("empty.jsonl", "\n \n")}; }).ends_with("empty.jsonl has no conversations"));
+          "bad.jsonl, line 3: chat: message 0 of role assistant; expected user and assistant in turn behind a system "
+          "message");
+    CHECK(message_of([&] {
+              ht::chat_data{tokens, file, {.most_tokens = 1}};
+          }) == "chat_data: at most 1 tokens; expected 2 or more, or 0");
+    CHECK(message_of([&] {
+              ht::chat_data{tokens, file, {.end_of_text = "<|x|>"}};
+          }) == "chat_data: the tokenizer has no token <|x|>");
+    CHECK(message_of([&] {
+              ht::chat_data{tokens, folder.write("empty.jsonl", "\n \n")};
+          }).ends_with("empty.jsonl has no conversations"));
     CHECK(message_of([&] { ht::chat_data{tokens, folder.path() / "none"}; }).starts_with("chat_data: there is no "));
 }
 
@@ -181,8 +207,9 @@ TEST_CASE("chat: packed rows and buckets count the answers alone") {
     const support::temporary_folder folder;
     std::string lines;
     for (int i = 0; i < 12; ++i) {
-        lines += json{{"messages", {{{"role", "user"}, {"content", std::string(static_cast<std::size_t>(i), 'q')}},
-                                     {{"role", "assistant"}, {"content", "answer " + std::to_string(i)}}}}}
+        lines += json{{"messages",
+                       {{{"role", "user"}, {"content", std::string(static_cast<std::size_t>(i), 'q')}},
+                        {{"role", "assistant"}, {"content", "answer " + std::to_string(i)}}}}}
                      .dump() +
                  '\n';
     }
@@ -204,11 +231,13 @@ TEST_CASE("chat: packed rows and buckets count the answers alone") {
     std::sort(sorted.begin(), sorted.end());
     CHECK(packed == sorted);
 
-    ht::bucketed_data buckets{data, ht::length_buckets::multiples_of(16, data.longest()), {.vocabulary = tokens.size()}};
+    ht::bucketed_data buckets{
+        data, ht::length_buckets::multiples_of(16, data.longest()), {.vocabulary = tokens.size()}};
     const ht::language_batch batch = buckets.sample(0, 64);
     for (ht::extent row = 0; row < 64; ++row) {
         const std::int32_t* const from = batch.targets.data() + row * batch.targets.extent_of(1);
-        CHECK(tokens.decode(counted({from, static_cast<std::size_t>(batch.targets.extent_of(1))})).starts_with("answer "));
+        CHECK(tokens.decode(counted({from, static_cast<std::size_t>(batch.targets.extent_of(1))}))
+                  .starts_with("answer "));
     }
 
     // Documents of one's own.

@@ -38,8 +38,9 @@ namespace fs = std::filesystem;
 using json = nlohmann::json;
 using ids = std::vector<std::int32_t>;
 
-const std::vector<std::string> names{"gpt2",   "prefix_space",    "llama3",    "qwen2", "qwen3_5",    "cases",       "deepseek",
-                                     "digits", "digits_together", "few_bytes", "bert",  "bert_cased", "bert_accents"};
+const std::vector<std::string> names{"gpt2",  "prefix_space", "llama3",      "qwen2",           "qwen3_5",
+                                     "cases", "deepseek",     "digits",      "digits_together", "few_bytes",
+                                     "bert",  "bert_cased",   "bert_accents"};
 
 std::string contents(const fs::path& path) {
     std::ifstream in(path, std::ios::binary);
@@ -80,7 +81,8 @@ TEST_CASE("tokenizer: ids and texts of every kind are those of tokenizers") {
             ht::decode_stream stream{tokenizer};
             for (const std::int32_t id : found) {
                 const std::string text = stream(id);
-                CHECK(ht::detail::unicode::first_invalid(text.data(), text.data() + text.size()) == text.data() + text.size());
+                CHECK(ht::detail::unicode::first_invalid(text.data(), text.data() + text.size()) ==
+                      text.data() + text.size());
                 streamed += text;
             }
             CHECK(streamed + stream.finish() == of.value("back", texts[i]));
@@ -88,7 +90,9 @@ TEST_CASE("tokenizer: ids and texts of every kind are those of tokenizers") {
     }
 }
 
-TEST_CASE("tokenizer: many texts of many tokenizers, where HALFTONE_TOKENIZERS is a folder of tests/golden/tokenizer.py --large") {
+TEST_CASE(
+    "tokenizer: many texts of many tokenizers, where HALFTONE_TOKENIZERS is a folder of tests/golden/tokenizer.py "
+    "--large") {
     const char* const folder = std::getenv("HALFTONE_TOKENIZERS");
     if (folder == nullptr) return;
     const std::string texts = contents(fs::path(folder) / "texts");
@@ -138,10 +142,58 @@ TEST_CASE("tokenizer: patterns part texts as Oniguruma does") {
 
 TEST_CASE("tokenizer: what halftone does not match in a pattern is refused") {
     const ht::detail::unicode::categories categories;
-    for (const std::string pattern :
-         {"", "a|", "(", "a)", "(?", "(?<n>a)", "(?<=a)b", "(?i)a", "^a", "a$", "\\bw", "\\w+", "\\h", "\\1", "a*?", "a+?", "a??", "a{2}+", "(ab)*", "(?:ab)+",
-          "(a?){3}", "[", "[a", "[]", "[[a]]", "[a&&b]", "[z-a]", "[\\p{L}-z]", "\\p", "\\p{", "\\p{Han}", "\\p{L", "a{", "a{2", "a{3,2}", "a{0}", "{1}", "*", "\\",
-          "(?i:ss)", "(?i:fi)", "(?i:\xC3\xA4)", "(?i:[a-z])", "(?i:\\p{Lu})", "\\u00", "\\x{110000}", "\\uD800", "\\xff", "a?", "(?=a)", "(?:abcde){1000}", "\xff"}) {
+    for (const std::string pattern : {"",
+                                      "a|",
+                                      "(",
+                                      "a)",
+                                      "(?",
+                                      "(?<n>a)",
+                                      "(?<=a)b",
+                                      "(?i)a",
+                                      "^a",
+                                      "a$",
+                                      "\\bw",
+                                      "\\w+",
+                                      "\\h",
+                                      "\\1",
+                                      "a*?",
+                                      "a+?",
+                                      "a??",
+                                      "a{2}+",
+                                      "(ab)*",
+                                      "(?:ab)+",
+                                      "(a?){3}",
+                                      "[",
+                                      "[a",
+                                      "[]",
+                                      "[[a]]",
+                                      "[a&&b]",
+                                      "[z-a]",
+                                      "[\\p{L}-z]",
+                                      "\\p",
+                                      "\\p{",
+                                      "\\p{Han}",
+                                      "\\p{L",
+                                      "a{",
+                                      "a{2",
+                                      "a{3,2}",
+                                      "a{0}",
+                                      "{1}",
+                                      "*",
+                                      "\\",
+                                      "(?i:ss)",
+                                      "(?i:fi)",
+                                      "(?i:\xC3\xA4)",
+                                      "(?i:[a-z])",
+                                      "(?i:\\p{Lu})",
+                                      "\\u00",
+                                      "\\x{110000}",
+                                      "\\uD800",
+                                      "\\xff",
+                                      "a?",
+                                      "(?=a)",
+                                      "(?:abcde){1000}",
+                                      "\xff"}) {
         CAPTURE(pattern);
         CHECK_THROWS_AS((ht::detail::pattern{"it", pattern, categories}), ht::data_error);
     }
@@ -245,8 +297,8 @@ TEST_CASE("tokenizer: normal forms, lower case and BERT's normalizer of code poi
         std::string text, memory;
         const auto is_in = [](char32_t c, char32_t first, char32_t end) { return c >= first && c < end; };
         for (char32_t c = 0; c < 0xE1000; ++c) {
-            if (is_in(c, 0x3500, 0x9F00) || is_in(c, 0xB000, 0xD700) || is_in(c, 0xD800, 0xE000) || is_in(c, 0xE100, 0xF800) ||
-                is_in(c, 0x20100, 0x2F800) || is_in(c, 0x2FB00, 0xE0000)) {
+            if (is_in(c, 0x3500, 0x9F00) || is_in(c, 0xB000, 0xD700) || is_in(c, 0xD800, 0xE000) ||
+                is_in(c, 0xE100, 0xF800) || is_in(c, 0x20100, 0x2F800) || is_in(c, 0x2FB00, 0xE0000)) {
                 continue;  // surrogates, and characters that are treated as their neighbours are
             }
             for (const auto& [before, behind] : {std::pair{"e", "\u0301"}, std::pair{"\u1100", "\u11a8"}}) {
@@ -270,21 +322,25 @@ TEST_CASE("tokenizer: bytes that are not UTF-8 are replaced as Python and tokeni
         const auto hex = of[0].get<std::string>();
         CAPTURE(hex);
         std::string bytes, replaced;
-        for (std::size_t i = 0; i < hex.size(); i += 2) bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+        for (std::size_t i = 0; i < hex.size(); i += 2)
+            bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
         ht::detail::unicode::append_valid(replaced, bytes);
         CHECK(replaced == of[1].get<std::string>());
         CHECK(tokenizer.encode(bytes) == tokenizer.encode(replaced));
     }
-    CHECK_THROWS_WITH_AS(tokenizer.encode("ab\xff", {.refuse_invalid = true}), "tokenizer: the text is not UTF-8 at byte 2 of 3", ht::data_error);
+    CHECK_THROWS_WITH_AS(tokenizer.encode("ab\xff", {.refuse_invalid = true}),
+                         "tokenizer: the text is not UTF-8 at byte 2 of 3", ht::data_error);
 }
 
 /// Byte pairs by their definition: the first merge of the list that a pair has, at the leftmost place, until there is none.
-ids plainly_merged(ids tokens, const std::map<std::pair<std::int32_t, std::int32_t>, std::pair<std::size_t, std::int32_t>>& merges) {
+ids plainly_merged(
+    ids tokens, const std::map<std::pair<std::int32_t, std::int32_t>, std::pair<std::size_t, std::int32_t>>& merges) {
     for (;;) {
         std::optional<std::pair<std::size_t, std::size_t>> first;  // rank and place
         for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
             const auto found = merges.find({tokens[i], tokens[i + 1]});
-            if (found != merges.end() && (!first || found->second.first < first->first)) first = {found->second.first, i};
+            if (found != merges.end() && (!first || found->second.first < first->first))
+                first = {found->second.first, i};
         }
         if (!first) return tokens;
         const std::size_t at = first->second;
@@ -304,7 +360,10 @@ TEST_CASE("tokenizer: byte pairs of short and long pieces are those of the defin
         std::map<std::pair<std::int32_t, std::int32_t>, std::pair<std::size_t, std::int32_t>> merges;
         model.merges = ht::detail::merge_table(60);
         for (std::size_t rank = 0; rank < 60; ++rank) {  // of 'a' to 'd', and of what they become
-            const auto part = [&] { return static_cast<std::int32_t>(rank < 6 || below(2) == 0 ? 'a' + below(4) : 256 + below(tokens.size() - 256)); };
+            const auto part = [&] {
+                return static_cast<std::int32_t>(rank < 6 || below(2) == 0 ? 'a' + below(4)
+                                                                           : 256 + below(tokens.size() - 256));
+            };
             const std::int32_t left = tokens.size() == 256 ? 'a' : part(), right = tokens.size() == 256 ? 'b' : part();
             const std::string both = tokens[static_cast<std::size_t>(left)] + tokens[static_cast<std::size_t>(right)];
             const auto known = std::find(tokens.begin(), tokens.end(), both);
@@ -335,37 +394,53 @@ TEST_CASE("tokenizer: what halftone does not compute is refused by its key, and 
     };
     const auto of_gpt2 = [&](const char* pointer, const json& value) { return changed(gpt2, pointer, value); };
     CHECK(message_of(json::array()) == "tokenizer.json is no object");
-    CHECK(of_gpt2("/model/type", "Unigram") == "tokenizer.json: model.type is \"Unigram\"; expected \"BPE\" or \"WordPiece\"");
+    CHECK(of_gpt2("/model/type", "Unigram") ==
+          "tokenizer.json: model.type is \"Unigram\"; expected \"BPE\" or \"WordPiece\"");
     CHECK(of_gpt2("/model/dropout", 0.1) == "tokenizer.json: model.dropout is 0.1; expected none");
-    CHECK(of_gpt2("/model/end_of_word_suffix", "</w>") == "tokenizer.json: model.end_of_word_suffix is \"</w>\"; expected none");
-    CHECK(of_gpt2("/model/merges/3", json::array({"zz", "y"})) == "tokenizer.json: model.merges[3]: zz is not in the vocabulary");
+    CHECK(of_gpt2("/model/end_of_word_suffix", "</w>") ==
+          "tokenizer.json: model.end_of_word_suffix is \"</w>\"; expected none");
+    CHECK(of_gpt2("/model/merges/3", json::array({"zz", "y"})) ==
+          "tokenizer.json: model.merges[3]: zz is not in the vocabulary");
     CHECK(of_gpt2("/model/merges/3", "abc") == "tokenizer.json: model.merges[3] is \"abc\"; expected two tokens");
     CHECK(of_gpt2("/model/merges", nullptr) == "tokenizer.json: model.merges is null; expected a list");
     CHECK(of_gpt2("/model/vocab/a", 5) == "tokenizer.json: model.vocab: the id 5 is that of \" and of a");
-    CHECK(of_gpt2("/model/vocab/a", 1 << 22) == "tokenizer.json: model.vocab: the id of a is 4194304; expected 0 to 4194303");
+    CHECK(of_gpt2("/model/vocab/a", 1 << 22) ==
+          "tokenizer.json: model.vocab: the id of a is 4194304; expected 0 to 4194303");
     CHECK(of_gpt2("/model/vocab/a", -1) == "tokenizer.json: model.vocab: the id of a is -1; expected 0 to 4194303");
     CHECK(of_gpt2("/normalizer", {{"type", "NFKC"}}) ==
-          "tokenizer.json: normalizer.type is \"NFKC\"; expected NFC, NFD, Lowercase, BertNormalizer or a Sequence of them");
-    CHECK(of_gpt2("/pre_tokenizer", {{"type", "Metaspace"}}) == "tokenizer.json: pre_tokenizer.type is \"Metaspace\"; expected ByteLevel, Split, "
-                                                                   "BertPreTokenizer, WhitespaceSplit, Digits or a Sequence of them");
-    CHECK(of_gpt2("/pre_tokenizer", nullptr) == "tokenizer.json: model is BPE without a ByteLevel pre_tokenizer; expected byte-level BPE");
-    CHECK(of_gpt2("/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {{{"type", "ByteLevel"}}, {{"type", "Digits"}}}}}) ==
+          "tokenizer.json: normalizer.type is \"NFKC\"; expected NFC, NFD, Lowercase, BertNormalizer or a Sequence of "
+          "them");
+    CHECK(of_gpt2("/pre_tokenizer", {{"type", "Metaspace"}}) ==
+          "tokenizer.json: pre_tokenizer.type is \"Metaspace\"; expected ByteLevel, Split, "
+          "BertPreTokenizer, WhitespaceSplit, Digits or a Sequence of them");
+    CHECK(of_gpt2("/pre_tokenizer", nullptr) ==
+          "tokenizer.json: model is BPE without a ByteLevel pre_tokenizer; expected byte-level BPE");
+    CHECK(of_gpt2("/pre_tokenizer",
+                  {{"type", "Sequence"}, {"pretokenizers", {{{"type", "ByteLevel"}}, {{"type", "Digits"}}}}}) ==
           "tokenizer.json: pre_tokenizer has a step behind ByteLevel; expected ByteLevel at the end");
     CHECK(of_gpt2("/pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Regex", "\\w"}}}, {"behavior", "Isolated"}}) ==
           "tokenizer.json: pre_tokenizer: the pattern \\w has a \\w that halftone does not match");
-    CHECK(of_gpt2("/pre_tokenizer", {{"type", "Split"}, {"pattern", {{"String", "\\w"}}}, {"behavior", "MergedWithNext"}}) ==
-          "tokenizer.json: pre_tokenizer.behavior is \"MergedWithNext\"; expected Isolated, Removed, or Contiguous without invert");
-    CHECK(of_gpt2("/decoder", {{"type", "Metaspace"}}) == "tokenizer.json: decoder.type is \"Metaspace\"; expected ByteLevel or WordPiece");
-    CHECK(of_gpt2("/post_processor", {{"type", "Other"}}) == "tokenizer.json: post_processor.type is \"Other\"; expected TemplateProcessing, "
-                                                                "BertProcessing, RobertaProcessing, ByteLevel or a Sequence of them");
+    CHECK(of_gpt2("/pre_tokenizer",
+                  {{"type", "Split"}, {"pattern", {{"String", "\\w"}}}, {"behavior", "MergedWithNext"}}) ==
+          "tokenizer.json: pre_tokenizer.behavior is \"MergedWithNext\"; expected Isolated, Removed, or Contiguous "
+          "without invert");
+    CHECK(of_gpt2("/decoder", {{"type", "Metaspace"}}) ==
+          "tokenizer.json: decoder.type is \"Metaspace\"; expected ByteLevel or WordPiece");
+    CHECK(of_gpt2("/post_processor", {{"type", "Other"}}) ==
+          "tokenizer.json: post_processor.type is \"Other\"; expected TemplateProcessing, "
+          "BertProcessing, RobertaProcessing, ByteLevel or a Sequence of them");
     CHECK(of_gpt2("/added_tokens/0/content", 7) == "tokenizer.json: added_tokens.content is 7; expected a text");
     CHECK(of_gpt2("/added_tokens/0/lstrip", 7) == "tokenizer.json: added_tokens.lstrip is 7; expected true or false");
     CHECK(changed(bert, "/model/unk_token", "[U]") == "tokenizer.json: model.unk_token: [U] is not in the vocabulary");
-    CHECK(changed(bert, "/pre_tokenizer", {{"type", "ByteLevel"}}) == "tokenizer.json: pre_tokenizer has ByteLevel; expected none for WordPiece");
-    CHECK(changed(bert, "/post_processor/special_tokens/[CLS]/ids", {9999}) == "tokenizer.json: post_processor.special_tokens is 9999; expected the id of a token");
+    CHECK(changed(bert, "/pre_tokenizer", {{"type", "ByteLevel"}}) ==
+          "tokenizer.json: pre_tokenizer has ByteLevel; expected none for WordPiece");
+    CHECK(changed(bert, "/post_processor/special_tokens/[CLS]/ids", {9999}) ==
+          "tokenizer.json: post_processor.special_tokens is 9999; expected the id of a token");
 
     CHECK(message_of(gpt2, {.vocabulary = 415}) == "no error");
-    CHECK(message_of(gpt2, {.vocabulary = 300}) == "tokenizer.json: the largest id is " + std::to_string(made_of(gpt2).size() - 1) + "; the model's table has 300 rows");
+    CHECK(message_of(gpt2, {.vocabulary = 300}) == "tokenizer.json: the largest id is " +
+                                                       std::to_string(made_of(gpt2).size() - 1) +
+                                                       "; the model's table has 300 rows");
     const support::temporary_folder folder;
     const fs::path path = folder.write("tokenizer.json", gpt2.dump());
     CHECK(ht::tokenizer::from_file(path.parent_path()).size() == made_of(gpt2).size());
@@ -384,7 +459,8 @@ ht::gguf_tokenizer as_gguf(const json& file, const std::string& pre) {
     t.pre = pre;
     std::map<std::int64_t, std::pair<std::string, std::int64_t>> tokens;
     for (const auto& [token, id] : file["model"]["vocab"].items()) tokens[id.get<std::int64_t>()] = {token, 1};
-    for (const json& added : file["added_tokens"]) tokens[added["id"]] = {added["content"], added["special"].get<bool>() ? 3 : 4};
+    for (const json& added : file["added_tokens"])
+        tokens[added["id"]] = {added["content"], added["special"].get<bool>() ? 3 : 4};
     for (const auto& [id, token] : tokens) {
         t.tokens.push_back(token.first);
         t.token_type.push_back(token.second);
@@ -392,20 +468,24 @@ ht::gguf_tokenizer as_gguf(const json& file, const std::string& pre) {
         if (token.first == "<|endoftext|>") t.eos = id;
     }
     for (const json& merge : file["model"]["merges"]) {
-        t.merges.push_back(merge.is_string() ? merge.get<std::string>() : merge[0].get<std::string>() + ' ' + merge[1].get<std::string>());
+        t.merges.push_back(merge.is_string() ? merge.get<std::string>()
+                                             : merge[0].get<std::string>() + ' ' + merge[1].get<std::string>());
     }
     return t;
 }
 
 TEST_CASE("tokenizer: the keys of a GGUF file make the tokenizer that they are made of") {
     const auto texts = golden("texts").get<std::vector<std::string>>();
-    for (const auto& [name, pre] : {std::pair{"gpt2", "gpt-2"}, std::pair{"llama3", "llama-bpe"}, std::pair{"qwen2", "qwen2"}, std::pair{"digits", "smollm"}}) {
+    for (const auto& [name, pre] : {std::pair{"gpt2", "gpt-2"}, std::pair{"llama3", "llama-bpe"},
+                                    std::pair{"qwen2", "qwen2"}, std::pair{"digits", "smollm"}}) {
         const std::string shown = name;
         CAPTURE(shown);
         json file = golden(name)["tokenizer"];
         json added = json::array();  // those that need no more than GGUF tells
         for (const json& token : file["added_tokens"]) {
-            if (token["normalized"] == false && token["lstrip"] == false && token["rstrip"] == false && token["single_word"] == false) added.push_back(token);
+            if (token["normalized"] == false && token["lstrip"] == false && token["rstrip"] == false &&
+                token["single_word"] == false)
+                added.push_back(token);
         }
         file["added_tokens"] = added;
         // llama.cpp's ids are those of the file, which go on behind the model's
@@ -413,19 +493,22 @@ TEST_CASE("tokenizer: the keys of a GGUF file make the tokenizer that they are m
         for (json& token : file["added_tokens"]) {
             if (!file["model"]["vocab"].contains(token["content"].get<std::string>())) token["id"] = next++;
         }
-        const ht::tokenizer expected = made_of(file), found = ht::tokenizer::from_gguf("model.gguf", as_gguf(file, pre));
+        const ht::tokenizer expected = made_of(file),
+                            found = ht::tokenizer::from_gguf("model.gguf", as_gguf(file, pre));
         CHECK(found.size() == expected.size());
         for (const std::string& text : texts) {
             CAPTURE(text);
             CHECK(found.encode(text) == expected.encode(text));
             const auto ids = expected.encode(text, {.allow_special = true});
             CHECK(found.encode(text, {.allow_special = true}) == ids);
-            CHECK(found.decode(ids, {.skip_special_tokens = true}) == expected.decode(ids, {.skip_special_tokens = true}));
+            CHECK(found.decode(ids, {.skip_special_tokens = true}) ==
+                  expected.decode(ids, {.skip_special_tokens = true}));
         }
     }
     ht::gguf_tokenizer t = as_gguf(golden("gpt2")["tokenizer"], "gpt-2");
     t.add_bos = t.add_eos = true;
-    CHECK(ht::tokenizer::from_gguf("it", t).encode("") == ids{static_cast<std::int32_t>(*t.bos), static_cast<std::int32_t>(*t.eos)});
+    CHECK(ht::tokenizer::from_gguf("it", t).encode("") ==
+          ids{static_cast<std::int32_t>(*t.bos), static_cast<std::int32_t>(*t.eos)});
     const auto refusal = [&t](auto change) {
         ht::gguf_tokenizer changed = t;
         change(changed);
@@ -436,14 +519,18 @@ TEST_CASE("tokenizer: the keys of a GGUF file make the tokenizer that they are m
         }
         return std::string("no error");
     };
-    CHECK(refusal([](ht::gguf_tokenizer& c) { c.model = "llama"; }) == "model.gguf: tokenizer.ggml.model is llama; expected \"gpt2\", byte-level BPE");
+    CHECK(refusal([](ht::gguf_tokenizer& c) { c.model = "llama"; }) ==
+          "model.gguf: tokenizer.ggml.model is llama; expected \"gpt2\", byte-level BPE");
     CHECK(refusal([](ht::gguf_tokenizer& c) { c.pre = "default"; }) ==
           "model.gguf: tokenizer.ggml.pre is default; expected \"gpt-2\", \"llama-bpe\", \"qwen2\" or \"smollm\"");
-    CHECK(refusal([](ht::gguf_tokenizer& c) { c.tokens[7] = c.tokens[8]; }).starts_with("model.gguf: tokenizer.ggml.tokens has "));
+    CHECK(refusal([](ht::gguf_tokenizer& c) {
+              c.tokens[7] = c.tokens[8];
+          }).starts_with("model.gguf: tokenizer.ggml.tokens has "));
     for (const char* const invalid : {"\xC3", "a\xF0", "\xFF", "\xC0\x80"})
         CHECK(refusal([&](ht::gguf_tokenizer& c) { c.tokens[7] = invalid; }) ==
               "model.gguf: tokenizer.ggml.tokens[7] is not UTF-8");
-    CHECK(refusal([](ht::gguf_tokenizer& c) { c.merges[2] = "one"; }) == "model.gguf: model.merges[2] is \"one\"; expected two tokens");
+    CHECK(refusal([](ht::gguf_tokenizer& c) { c.merges[2] = "one"; }) ==
+          "model.gguf: model.merges[2] is \"one\"; expected two tokens");
 }
 
 TEST_CASE("tokenizer: tokens by name and id, and what a user types is text") {
@@ -465,7 +552,9 @@ TEST_CASE("tokenizer: tokens by name and id, and what a user types is text") {
 struct numbered {
     ht::extent count;
     std::size_t size() const { return static_cast<std::size_t>(count); }
-    std::string operator[](ht::extent i) const { return i % 7 == 3 ? "" : "text " + std::to_string(i) + " of the policy's <|endoftext|>"; }
+    std::string operator[](ht::extent i) const {
+        return i % 7 == 3 ? "" : "text " + std::to_string(i) + " of the policy's <|endoftext|>";
+    }
 };
 
 TEST_CASE("tokenize writes the same file with any number of workers, and nothing when it fails") {
@@ -481,8 +570,11 @@ TEST_CASE("tokenize writes the same file with any number of workers, and nothing
     for (const int workers : {0, 1, 5}) {
         for (const auto format : {ht::token_format::llm_c, ht::token_format::nano_gpt}) {
             ht::extent told = 0;
-            const auto count = ht::tokenize(tokenizer, texts, path, {.behind_each = "<|endoftext|>", .format = format, .num_workers = workers,
-                                                                     .progress = [&](ht::extent done) { told = done; }});
+            const auto count = ht::tokenize(tokenizer, texts, path,
+                                            {.behind_each = "<|endoftext|>",
+                                             .format = format,
+                                             .num_workers = workers,
+                                             .progress = [&](ht::extent done) { told = done; }});
             CHECK(count == static_cast<ht::extent>(expected.size()));
             CHECK(told == 500);
             const ht::token_file file{path, {.vocabulary = tokenizer.size()}};
@@ -506,7 +598,8 @@ TEST_CASE("tokenize writes the same file with any number of workers, and nothing
     ht::token_file_writer wide{folder.path() / "wide.bin", 128256};
     wide.write(ids{70000, 1});
     CHECK_THROWS_AS(wide.write(ids{128256}), ht::argument_error);
-    CHECK_THROWS_AS((ht::token_file_writer{folder.path() / "w.bin", 128256, ht::token_format::nano_gpt}), ht::argument_error);
+    CHECK_THROWS_AS((ht::token_file_writer{folder.path() / "w.bin", 128256, ht::token_format::nano_gpt}),
+                    ht::argument_error);
     wide.commit();
     const ht::token_file read{folder.path() / "wide.bin", {.vocabulary = 128256}};
     CHECK(read.width() == 4);

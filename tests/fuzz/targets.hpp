@@ -176,14 +176,16 @@ inline void config(const std::uint8_t* bytes, std::size_t size) {
 /// A tokenizer.json, and what it makes of a text: its decoded ids are the text where it is no more than bytes and pairs.
 inline void tokenizer(const std::uint8_t* bytes, std::size_t size) {
     const auto tokenizer = ht::tokenizer::from_json("tokenizer.json", text_of(bytes, size));
-    const std::string text = "a  b<s>\n\xC3\xA9 1's ab\xE4\xB8\xAD\xFF" + std::string(text_of(bytes, std::min<std::size_t>(size, 200)));
+    const std::string text =
+        "a  b<s>\n\xC3\xA9 1's ab\xE4\xB8\xAD\xFF" + std::string(text_of(bytes, std::min<std::size_t>(size, 200)));
     for (const bool special : {false, true}) {
         const auto ids = tokenizer.encode(text, {.allow_special = special});
         for (const std::int32_t id : ids) {
             if (id < 0 || id >= tokenizer.size()) __builtin_trap();
         }
         const std::string back = tokenizer.decode(ids);
-        if (ht::detail::unicode::first_invalid(back.data(), back.data() + back.size()) != back.data() + back.size()) __builtin_trap();
+        if (ht::detail::unicode::first_invalid(back.data(), back.data() + back.size()) != back.data() + back.size())
+            __builtin_trap();
     }
 }
 
@@ -208,7 +210,9 @@ inline void gguf(const std::uint8_t* bytes, std::size_t size) {
             if (opened.read<ht::bfloat16>(t.name).size() != t.count()) __builtin_trap();
         });
     }
-    attempt([&] { static_cast<void>(ht::tokenizer::from_gguf("file", ht::read_gguf_tokenizer(opened.metadata())).encode("a b")); });
+    attempt([&] {
+        static_cast<void>(ht::tokenizer::from_gguf("file", ht::read_gguf_tokenizer(opened.metadata())).encode("a b"));
+    });
     attempt([&] {
         const ht::detail::llama_gguf_tensors model(file.path());
         for (const ht::tensor_info& t : model.tensors()) {
@@ -224,7 +228,8 @@ inline void chat(const std::uint8_t* bytes, std::size_t size) {
     if (line.messages.empty()) return;
     for (const char* const name : {"chatml", "llama3", "llama3.1", "llama3.2", "qwen2.5", "qwen3", "mistral"}) {
         try {
-            const ht::chat_text rendered = ht::render_chat(ht::chat_template_of(name), line.messages, {.add_generation_prompt = true});
+            const ht::chat_text rendered =
+                ht::render_chat(ht::chat_template_of(name), line.messages, {.add_generation_prompt = true});
             if (rendered.text().empty()) __builtin_trap();
         } catch (const ht::data_error&) {
         }
@@ -235,10 +240,9 @@ struct target {
     const char* name;
     void (*run)(const std::uint8_t*, std::size_t);
 };
-inline constexpr target all[]{{"safetensors", safetensors}, {"index", index}, {"npy", npy},
-                              {"manifest", manifest},       {"idx", idx},     {"tokens", tokens},
-                              {"config", config},           {"gguf", gguf},
-                              {"tokenizer", tokenizer},     {"chat", chat}};
+inline constexpr target all[]{
+    {"safetensors", safetensors}, {"index", index},   {"npy", npy},   {"manifest", manifest},   {"idx", idx},
+    {"tokens", tokens},           {"config", config}, {"gguf", gguf}, {"tokenizer", tokenizer}, {"chat", chat}};
 
 /// Runs a target; an exception that is no ht::error ends the program.
 inline void run(const target& t, const std::uint8_t* bytes, std::size_t size) {

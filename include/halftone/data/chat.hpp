@@ -30,10 +30,11 @@ inline namespace HALFTONE_ABI {
 
 /// A turn of a conversation.
 struct chat_message {
-    std::string role;     ///< "system", "user" or "assistant"
+    std::string role;  ///< "system", "user" or "assistant"
     std::string content;
-    std::optional<std::string> reasoning_content{};  ///< what Qwen3 thinks before it answers; the other templates have no place for it
-    bool is_trained = true;                          ///< whether the tokens of an assistant's message are to be predicted
+    std::optional<std::string>
+        reasoning_content{};  ///< what Qwen3 thinks before it answers; the other templates have no place for it
+    bool is_trained = true;   ///< whether the tokens of an assistant's message are to be predicted
 };
 
 /// The models whose templates there are.
@@ -51,20 +52,23 @@ enum class chat_template {
 /// others.
 inline chat_template chat_template_of(std::string_view name) {
     constexpr std::pair<std::string_view, chat_template> known[] = {
-        {"chatml", chat_template::chatml},   {"llama3", chat_template::llama3},   {"llama3.1", chat_template::llama3_1}, {"llama3.2", chat_template::llama3_2},
-        {"qwen2.5", chat_template::qwen2_5}, {"qwen3", chat_template::qwen3},     {"mistral", chat_template::mistral},
+        {"chatml", chat_template::chatml},     {"llama3", chat_template::llama3},
+        {"llama3.1", chat_template::llama3_1}, {"llama3.2", chat_template::llama3_2},
+        {"qwen2.5", chat_template::qwen2_5},   {"qwen3", chat_template::qwen3},
+        {"mistral", chat_template::mistral},
     };
     for (const auto& [of, value] : known) {
         if (name == of) return value;
     }
-    fail<argument_error>("chat_template_of: ", name, "; expected chatml, llama3, llama3.1, llama3.2, qwen2.5, qwen3 or mistral");
+    fail<argument_error>("chat_template_of: ", name,
+                         "; expected chatml, llama3, llama3.1, llama3.2, qwen2.5, qwen3 or mistral");
 }
 
 /// How a conversation is rendered, with the names of transformers' apply_chat_template.
 struct chat_options {
     bool add_generation_prompt = false;  ///< ends with the beginning of the assistant's turn
     bool enable_thinking = true;         ///< of Qwen3: false puts an empty thought into the generation prompt
-    std::string date{};                  ///< "26 Jul 2024", which Llama 3.1 tells where this is empty; Llama 3.2 tells today's then
+    std::string date{};  ///< "26 Jul 2024", which Llama 3.1 tells where this is empty; Llama 3.2 tells today's then
 };
 
 /// A rendered conversation: pieces of text.
@@ -88,7 +92,8 @@ struct chat_text {
 /// A conversation's tokens.
 struct chat_tokens {
     std::vector<std::int32_t> tokens{};
-    std::vector<std::uint8_t> answers{};  ///< 1 for a token of an answer that is to be predicted: its text, and the token that ends the turn
+    std::vector<std::uint8_t>
+        answers{};  ///< 1 for a token of an answer that is to be predicted: its text, and the token that ends the turn
 };
 
 namespace detail {
@@ -108,12 +113,17 @@ inline std::string_view stripped(std::string_view text) {
     }
     return text;
 }
-inline std::string_view without_leading_newlines(std::string_view text) { return text.substr(std::min(text.find_first_not_of('\n'), text.size())); }
-inline std::string_view without_trailing_newlines(std::string_view text) { return text.substr(0, text.find_last_not_of('\n') + 1); }
+inline std::string_view without_leading_newlines(std::string_view text) {
+    return text.substr(std::min(text.find_first_not_of('\n'), text.size()));
+}
+inline std::string_view without_trailing_newlines(std::string_view text) {
+    return text.substr(0, text.find_last_not_of('\n') + 1);
+}
 
 /// Today's date in the machine's time zone: "26 Jul 2024".
 inline std::string date_of_today() {
-    constexpr const char* months[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+    constexpr const char* months[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                                      "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
     const std::time_t now = std::time(nullptr);
     std::tm day{};
 #if defined(_WIN32)
@@ -134,11 +144,17 @@ class chat_renderer {
         switch (of_) {
             case chat_template::chatml:
             case chat_template::qwen2_5:
-            case chat_template::qwen3: chatml(); break;
+            case chat_template::qwen3:
+                chatml();
+                break;
             case chat_template::llama3:
             case chat_template::llama3_1:
-            case chat_template::llama3_2: llama(); break;
-            case chat_template::mistral: mistral(); break;
+            case chat_template::llama3_2:
+                llama();
+                break;
+            case chat_template::mistral:
+                mistral();
+                break;
         }
         return std::move(text_);
     }
@@ -179,14 +195,15 @@ class chat_renderer {
             thought = *messages_[i].reasoning_content;
         } else if (const std::size_t first = content.find(end); first != content.npos) {
             thought = without_trailing_newlines(content.substr(0, first));
-            if (const std::size_t opened = thought.rfind(begin); opened != thought.npos) thought.remove_prefix(opened + begin.size());
+            if (const std::size_t opened = thought.rfind(begin); opened != thought.npos)
+                thought.remove_prefix(opened + begin.size());
             thought = without_leading_newlines(thought);
             content = without_leading_newlines(content.substr(content.rfind(end) + end.size()));
         }
         const bool is_last = i + 1 == messages_.size();
         if (i <= last_question() || (!is_last && thought.empty())) return std::string(content);
-        return "<think>\n" + std::string(without_leading_newlines(without_trailing_newlines(thought))) + "\n</think>\n\n" +
-               std::string(without_leading_newlines(content));
+        return "<think>\n" + std::string(without_leading_newlines(without_trailing_newlines(thought))) +
+               "\n</think>\n\n" + std::string(without_leading_newlines(content));
     }
     std::size_t last_question() const {
         for (std::size_t i = messages_.size(); i-- > 0;) {
@@ -202,7 +219,9 @@ class chat_renderer {
         token("<|begin_of_text|>");
         if (of_ != chat_template::llama3) {
             const bool has_system = messages_[0].role == "system";
-            const std::string date = !options_.date.empty() ? options_.date : of_ == chat_template::llama3_1 ? "26 Jul 2024" : date_of_today();
+            const std::string date = !options_.date.empty()           ? options_.date
+                                     : of_ == chat_template::llama3_1 ? "26 Jul 2024"
+                                                                      : date_of_today();
             llama_header("system");
             text("Cutting Knowledge Date: December 2023\nToday Date: " + date + "\n\n");
             if (has_system) text(stripped(messages_[0].content));
@@ -230,7 +249,8 @@ class chat_renderer {
         for (std::size_t i = has_system ? 1 : 0; i < messages_.size(); ++i) {
             const chat_message& m = messages_[i];
             if ((m.role == "user") != ((i - (has_system ? 1 : 0)) % 2 == 0))
-                fail<data_error>("chat: message ", i, " of role ", m.role, "; expected user and assistant in turn behind a system message");
+                fail<data_error>("chat: message ", i, " of role ", m.role,
+                                 "; expected user and assistant in turn behind a system message");
             if (m.role == "assistant") {
                 text(m.content, is_answer(m));
                 token("</s>", is_answer(m));
@@ -253,12 +273,14 @@ class chat_renderer {
 
 /// A conversation's text. Throws data_error for no messages, for a role that is none of the three, for bytes that are not UTF-8, and, for
 /// Mistrals, for roles that do not take turns.
-inline chat_text render_chat(chat_template of, std::span<const chat_message> messages, const chat_options& options = {}) {
+inline chat_text render_chat(chat_template of, std::span<const chat_message> messages,
+                             const chat_options& options = {}) {
     if (messages.empty()) fail<data_error>("chat: there are no messages");
     for (std::size_t i = 0; i < messages.size(); ++i) {
         const chat_message& m = messages[i];
         if (m.role != "system" && m.role != "user" && m.role != "assistant")
-            fail<data_error>("chat: message ", i, " has the role ", detail::shown(m.role), "; expected system, user or assistant");
+            fail<data_error>("chat: message ", i, " has the role ", detail::shown(m.role),
+                             "; expected system, user or assistant");
         for (const std::string& text : {m.content, m.reasoning_content.value_or("")}) {
             if (detail::unicode::first_invalid(text.data(), text.data() + text.size()) != text.data() + text.size())
                 fail<data_error>("chat: message ", i, " is not UTF-8");
@@ -271,8 +293,8 @@ inline chat_text render_chat(chat_template of, std::span<const chat_message> mes
 /// the beginning of an answer in it is one of the answer. Throws data_error for a tokenizer without one of the template's tokens.
 inline chat_tokens encode_chat(const tokenizer& tokenizer, const chat_text& chat) {
     chat_tokens made;
-    std::string run;                                     // the text since the last special token
-    std::vector<std::pair<std::size_t, bool>> begins;    // where in it an answer, or what is none, begins
+    std::string run;                                   // the text since the last special token
+    std::vector<std::pair<std::size_t, bool>> begins;  // where in it an answer, or what is none, begins
     const auto finish = [&] {
         const std::size_t before = made.tokens.size();
         tokenizer.encode(run, {.add_special_tokens = false}, made.tokens);
@@ -280,18 +302,21 @@ inline chat_tokens encode_chat(const tokenizer& tokenizer, const chat_text& chat
         for (std::size_t i = 0; i < begins.size(); ++i) {
             // The tokens of what stands before are the first of all, but for the last of them, which may reach beyond.
             std::size_t first = before;
-            for (const std::int32_t id : tokenizer.encode(std::string_view(run).substr(0, begins[i].first), {.add_special_tokens = false})) {
+            for (const std::int32_t id :
+                 tokenizer.encode(std::string_view(run).substr(0, begins[i].first), {.add_special_tokens = false})) {
                 if (first == made.tokens.size() || made.tokens[first] != id) break;
                 ++first;
             }
-            std::fill(made.answers.begin() + static_cast<std::ptrdiff_t>(first), made.answers.end(), static_cast<std::uint8_t>(begins[i].second));
+            std::fill(made.answers.begin() + static_cast<std::ptrdiff_t>(first), made.answers.end(),
+                      static_cast<std::uint8_t>(begins[i].second));
         }
         run.clear();
         begins.clear();
     };
     for (const chat_text::piece& p : chat.pieces) {
         if (!p.is_token) {
-            if (begins.empty() ? p.is_answer : begins.back().second != p.is_answer) begins.emplace_back(run.size(), p.is_answer);
+            if (begins.empty() ? p.is_answer : begins.back().second != p.is_answer)
+                begins.emplace_back(run.size(), p.is_answer);
             run += p.text;
             continue;
         }

@@ -33,7 +33,7 @@ inline namespace HALFTONE_ABI {
 
 /// What a line of a file says.
 struct chat_line {
-    std::vector<chat_message> messages{};       ///< empty for a prompt and a completion that are texts
+    std::vector<chat_message> messages{};  ///< empty for a prompt and a completion that are texts
     std::string prompt{}, completion{};
 };
 
@@ -75,7 +75,8 @@ class chat_line_reader {
             for (chat_message& m : read.messages) m.is_trained = false;
             for (chat_message& m : messages(line["completion"], "completion")) read.messages.push_back(std::move(m));
         }
-        const bool any = std::any_of(read.messages.begin(), read.messages.end(), [](const chat_message& m) { return m.role == "assistant" && m.is_trained; });
+        const bool any = std::any_of(read.messages.begin(), read.messages.end(),
+                                     [](const chat_message& m) { return m.role == "assistant" && m.is_trained; });
         if (!any) fail<data_error>(where_, " has no answer to train on");
         return read;
     }
@@ -88,15 +89,18 @@ class chat_line_reader {
             const std::string of = sentence(key, '[', i, ']');
             if (!list[i].is_object()) fail<data_error>(where_, ": ", of, " is no object");
             for (const char* const unknown : {"tool_calls", "tool_call_id"}) {
-                if (list[i].contains(unknown) && !list[i][unknown].is_null()) fail<data_error>(where_, ": ", of, " has ", unknown, ", which halftone does not render");
+                if (list[i].contains(unknown) && !list[i][unknown].is_null())
+                    fail<data_error>(where_, ": ", of, " has ", unknown, ", which halftone does not render");
             }
             chat_message m{text(list[i], of, "role"), text(list[i], of, "content")};
             if (m.role != "system" && m.role != "user" && m.role != "assistant")
                 fail<data_error>(where_, ": ", of, ".role is ", shown(m.role), "; expected system, user or assistant");
-            if (list[i].contains("reasoning_content") && !list[i]["reasoning_content"].is_null()) m.reasoning_content = text(list[i], of, "reasoning_content");
+            if (list[i].contains("reasoning_content") && !list[i]["reasoning_content"].is_null())
+                m.reasoning_content = text(list[i], of, "reasoning_content");
             if (list[i].contains("weight")) {
                 const nlohmann::json& weight = list[i]["weight"];
-                if (weight != 0 && weight != 1) fail<data_error>(where_, ": ", of, ".weight is ", shown(weight.dump()), "; expected 0 or 1");
+                if (weight != 0 && weight != 1)
+                    fail<data_error>(where_, ": ", of, ".weight is ", shown(weight.dump()), "; expected 0 or 1");
                 m.is_trained = weight == 1;
             }
             read.push_back(std::move(m));
@@ -115,7 +119,9 @@ class chat_line_reader {
 }  // namespace detail
 
 /// A line of such a file; `where` begins the messages. Throws data_error.
-inline chat_line parse_chat_line(const std::string& where, std::string_view text) { return detail::chat_line_reader(where).read(text); }
+inline chat_line parse_chat_line(const std::string& where, std::string_view text) {
+    return detail::chat_line_reader(where).read(text);
+}
 
 /// A file's conversations as tokens, in memory: 5 bytes each.
 class chat_data {
@@ -126,13 +132,16 @@ class chat_data {
         if (options.most_tokens < 0 || options.most_tokens == 1)
             fail<argument_error>("chat_data: at most ", options.most_tokens, " tokens; expected 2 or more, or 0");
         const auto end = options.end_of_text.empty() ? std::nullopt : tokenizer.id(options.end_of_text);
-        if (!end && !options.end_of_text.empty()) fail<argument_error>("chat_data: the tokenizer has no token ", options.end_of_text);
+        if (!end && !options.end_of_text.empty())
+            fail<argument_error>("chat_data: the tokenizer has no token ", options.end_of_text);
         const std::string text = detail::read_file("chat_data", file, most_bytes);
         std::size_t number = 0;
         for (std::size_t first = 0; first < text.size(); ++number) {
             const std::size_t last = std::min(text.find('\n', first), text.size());
             const std::string_view line = std::string_view(text).substr(first, last - first);
-            if (line.find_first_not_of(" \t\r") != line.npos) add(tokenizer, line, "chat_data: " + file.string() + ", line " + std::to_string(number + 1), options, end);
+            if (line.find_first_not_of(" \t\r") != line.npos)
+                add(tokenizer, line, "chat_data: " + file.string() + ", line " + std::to_string(number + 1), options,
+                    end);
             first = last + 1;
         }
         if (begins_.size() == 1) fail<data_error>("chat_data: ", file.string(), " has no conversations");
@@ -142,13 +151,16 @@ class chat_data {
     extent size() const { return static_cast<extent>(begins_.size()) - 1; }
     /// A conversation; the memory is this object's.
     document operator[](extent index) const {
-        const std::size_t first = begins_[static_cast<std::size_t>(index)], count = begins_[static_cast<std::size_t>(index) + 1] - first;
+        const std::size_t first = begins_[static_cast<std::size_t>(index)],
+                          count = begins_[static_cast<std::size_t>(index) + 1] - first;
         return {std::span(tokens_).subspan(first, count), 0, std::span(answers_).subspan(first, count)};
     }
     /// The number of tokens of all conversations.
     extent tokens() const { return static_cast<extent>(tokens_.size()); }
     /// The number of tokens that a loss counts.
-    extent answers() const { return static_cast<extent>(std::count(answers_.begin(), answers_.end(), std::uint8_t{1})); }
+    extent answers() const {
+        return static_cast<extent>(std::count(answers_.begin(), answers_.end(), std::uint8_t{1}));
+    }
     /// The number of conversations that were cut at most_tokens.
     extent cut() const { return cut_; }
     /// The tokens of the longest conversation.
@@ -161,11 +173,14 @@ class chat_data {
   private:
     static constexpr std::uint64_t most_bytes = std::uint64_t{1} << 34;
 
-    void add(const tokenizer& tokenizer, std::string_view line, const std::string& where, const chat_data_options& options, const std::optional<std::int32_t>& end) {
+    void add(const tokenizer& tokenizer, std::string_view line, const std::string& where,
+             const chat_data_options& options, const std::optional<std::int32_t>& end) {
         const chat_line read = parse_chat_line(where, line);
         chat_tokens ids;
         try {
-            ids = encode_chat(tokenizer, read.messages.empty() ? of_texts(read) : render_chat(options.format, read.messages, options.rendering));
+            ids = encode_chat(tokenizer, read.messages.empty()
+                                             ? of_texts(read)
+                                             : render_chat(options.format, read.messages, options.rendering));
         } catch (const data_error& e) {
             fail<data_error>(where, ": ", e.what());
         }

@@ -16,7 +16,8 @@ inline namespace HALFTONE_ABI {
 struct document {
     std::span<const std::int32_t> tokens{};
     extent prompt = 0;  ///< this many tokens at the beginning are not to be predicted
-    std::span<const std::uint8_t> predicted{};  ///< one for each token, 0 where it is not to be predicted; empty: all behind the prompt are
+    std::span<const std::uint8_t>
+        predicted{};  ///< one for each token, 0 where it is not to be predicted; empty: all behind the prompt are
 
     extent size() const { return static_cast<extent>(tokens.size()); }
     /// Whether a loss counts the prediction of this token. Nothing predicts the first.

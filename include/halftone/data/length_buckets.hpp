@@ -93,7 +93,9 @@ class bucketed_data {
     /// documents[0] to documents[documents.size() - 1], a ht::document each: targets of tokens that are not to be predicted are -100.
     /// Throws as the other, and data_error for a document of which nothing is to be predicted.
     template <class Documents>
-        requires requires(const Documents& documents) { { documents[extent{0}] } -> std::convertible_to<document>; }
+        requires requires(const Documents& documents) {
+            { documents[extent{0}] } -> std::convertible_to<document>;
+        }
     explicit bucketed_data(const Documents& documents, length_buckets buckets, const bucketed_options& options = {})
         : bucketed_data(views_of(documents), documents_of(documents), std::move(buckets), options) {}
 
@@ -123,8 +125,13 @@ class bucketed_data {
     }
 
   private:
-    bucketed_data(std::vector<token_view> sequences, std::vector<document> documents, length_buckets buckets, const bucketed_options& options)
-        : options_(options), buckets_(std::move(buckets)), sequences_(std::move(sequences)), documents_(std::move(documents)), of_bucket_(buckets_.lengths().size()) {
+    bucketed_data(std::vector<token_view> sequences, std::vector<document> documents, length_buckets buckets,
+                  const bucketed_options& options)
+        : options_(options),
+          buckets_(std::move(buckets)),
+          sequences_(std::move(sequences)),
+          documents_(std::move(documents)),
+          of_bucket_(buckets_.lengths().size()) {
         if (options.padding < 0 || options.padding >= options.vocabulary) {
             fail<argument_error>("data: a padding of ", options.padding, "; the vocabulary has 0 to ",
                                  options.vocabulary - 1);
@@ -145,7 +152,8 @@ class bucketed_data {
         if (documents_.empty()) return;
         const document& d = documents_[i];
         if (!d.predicted.empty() && d.predicted.size() != d.tokens.size())
-            fail<data_error>("data: document ", i, " has ", d.predicted.size(), " marks of what is predicted for ", d.tokens.size(), " tokens");
+            fail<data_error>("data: document ", i, " has ", d.predicted.size(), " marks of what is predicted for ",
+                             d.tokens.size(), " tokens");
         if (!d.counts_any()) fail<data_error>("data: of document ", i, " nothing is to be predicted");
     }
     template <class Documents>
@@ -157,7 +165,8 @@ class bucketed_data {
     template <class Documents>
     static std::vector<token_view> views_of(const Documents& documents) {
         std::vector<token_view> all;
-        for (extent i = 0; i < static_cast<extent>(documents.size()); ++i) all.emplace_back(document(documents[i]).tokens);
+        for (extent i = 0; i < static_cast<extent>(documents.size()); ++i)
+            all.emplace_back(document(documents[i]).tokens);
         return all;
     }
 

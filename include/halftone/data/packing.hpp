@@ -127,7 +127,8 @@ class packed_rows {
                              "; expected fewer");
         }
         if (!d.predicted.empty() && (d.predicted.size() != d.tokens.size() || !d.counts_any())) {
-            fail<data_error>("packed_rows: document ", index, " has ", d.predicted.size(), " marks of what is predicted for ", tokens,
+            fail<data_error>("packed_rows: document ", index, " has ", d.predicted.size(),
+                             " marks of what is predicted for ", tokens,
                              " tokens; expected as many, and one that is not 0 behind the first token");
         }
         for (extent first = 0; first < tokens - 1; first += options_.longest)

@@ -42,14 +42,16 @@ inline namespace HALFTONE_ABI {
 
 /// How a tokenizer is read.
 struct tokenizer_options {
-    extent vocabulary = 0;  ///< the rows of the model's table of tokens: a tokenizer with an id beyond it is refused; 0: not checked
+    extent vocabulary =
+        0;  ///< the rows of the model's table of tokens: a tokenizer with an id beyond it is refused; 0: not checked
 };
 
 /// How a text is encoded.
 struct encode_options {
-    bool add_special_tokens = true;  ///< those that the file's post_processor puts around a text, such as [CLS] and [SEP]
-    bool allow_special = false;      ///< whether special tokens that the text spells become these tokens
-    bool refuse_invalid = false;     ///< whether bytes that are not UTF-8 are an error; they are U+FFFD otherwise
+    bool add_special_tokens =
+        true;                     ///< those that the file's post_processor puts around a text, such as [CLS] and [SEP]
+    bool allow_special = false;   ///< whether special tokens that the text spells become these tokens
+    bool refuse_invalid = false;  ///< whether bytes that are not UTF-8 are an error; they are U+FFFD otherwise
 };
 
 /// How ids become text.
@@ -82,7 +84,8 @@ class tokenizer {
     }
     /// From the keys of a GGUF file, which tell less than a tokenizer.json: added tokens take no white space with them, and texts are
     /// parted, and composed (NFC), as models of tokenizer.ggml.pre are known to.
-    static tokenizer from_gguf(const std::string& where, const gguf_tokenizer& keys, const tokenizer_options& options = {}) {
+    static tokenizer from_gguf(const std::string& where, const gguf_tokenizer& keys,
+                               const tokenizer_options& options = {}) {
         return checked(where, detail::tokenizer_file(where, detail::tokenizer_json_of(where, keys)).read(), options);
     }
 
@@ -116,7 +119,8 @@ class tokenizer {
         const char* const end = text.data() + text.size();
         if (const char* const invalid = detail::unicode::first_invalid(text.data(), end); invalid != end) {
             if (options.refuse_invalid)
-                fail<data_error>("tokenizer: the text is not UTF-8 at byte ", invalid - text.data(), " of ", text.size());
+                fail<data_error>("tokenizer: the text is not UTF-8 at byte ", invalid - text.data(), " of ",
+                                 text.size());
             detail::unicode::append_valid(replaced, text);
             text = replaced;
         }
@@ -133,10 +137,12 @@ class tokenizer {
     friend class decode_stream;
     static constexpr std::uint64_t most_bytes = std::uint64_t{1} << 28;
     explicit tokenizer(std::shared_ptr<const detail::tokenizer_parts> parts) : parts_(std::move(parts)) {}
-    static tokenizer checked(const std::string& where, std::shared_ptr<const detail::tokenizer_parts> parts, const tokenizer_options& options) {
+    static tokenizer checked(const std::string& where, std::shared_ptr<const detail::tokenizer_parts> parts,
+                             const tokenizer_options& options) {
         tokenizer made(std::move(parts));
         if (options.vocabulary != 0 && made.size() > options.vocabulary)
-            fail<data_error>(where, ": the largest id is ", made.size() - 1, "; the model's table has ", options.vocabulary, " rows");
+            fail<data_error>(where, ": the largest id is ", made.size() - 1, "; the model's table has ",
+                             options.vocabulary, " rows");
         return made;
     }
 
@@ -146,7 +152,8 @@ class tokenizer {
 /// Text from ids that come one by one. All that it returns, one after another, is what tokenizer::decode makes of all ids.
 class decode_stream {
   public:
-    explicit decode_stream(tokenizer of, const decode_options& options = {}) : tokenizer_(std::move(of)), options_(options) {}
+    explicit decode_stream(tokenizer of, const decode_options& options = {})
+        : tokenizer_(std::move(of)), options_(options) {}
 
     /// The text that is certain with this id: bytes of an incomplete character wait for the next.
     std::string operator()(std::int32_t id) {
@@ -158,7 +165,8 @@ class decode_stream {
             waiting_ += alphabet_.bytes(token).value_or(token);
             waiting_.erase(0, detail::unicode::append_valid(text, waiting_, true));
         } else {
-            text = parts.decoder.by == detail::token_decoder::kind::word_pieces ? word_piece(token) : (first_ ? "" : " ") + token;
+            text = parts.decoder.by == detail::token_decoder::kind::word_pieces ? word_piece(token)
+                                                                                : (first_ ? "" : " ") + token;
             first_ = false;
         }
         return text;
@@ -181,16 +189,19 @@ class decode_stream {
     std::string word_piece(std::string token) const {
         const auto& decoder = tokenizer_.parts_->decoder;
         if (!first_) {
-            if (token.compare(0, decoder.prefix.size(), decoder.prefix) == 0) token.erase(0, decoder.prefix.size());
-            else token.insert(0, 1, ' ');
+            if (token.compare(0, decoder.prefix.size(), decoder.prefix) == 0)
+                token.erase(0, decoder.prefix.size());
+            else
+                token.insert(0, 1, ' ');
         }
         if (!decoder.cleanup) return token;
         static constexpr std::pair<std::string_view, std::string_view> replaced[] = {
-            {" .", "."}, {" ?", "?"}, {" !", "!"}, {" ,", ","}, {" ' ", "'"}, {" n't", "n't"},
+            {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},    {" n't", "n't"},
             {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
         };
         for (const auto& [from, to] : replaced) {
-            for (std::size_t at = 0; (at = token.find(from, at)) != token.npos; at += to.size()) token.replace(at, from.size(), to);
+            for (std::size_t at = 0; (at = token.find(from, at)) != token.npos; at += to.size())
+                token.replace(at, from.size(), to);
         }
         return token;
     }

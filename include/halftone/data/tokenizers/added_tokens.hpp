@@ -22,12 +22,12 @@ namespace detail {
 struct added_token {
     std::string content;
     std::int32_t id = 0;
-    bool single_word = false;     ///< the token counts only where no part of a word stands on either side
-    bool takes_left = false;      ///< the token takes the white space on its left with it: lstrip
-    bool takes_right = false;     ///< the token takes the white space on its right with it: rstrip
-    bool normalized = true;       ///< the token is found, normalized itself, in normalized text
+    bool single_word = false;  ///< the token counts only where no part of a word stands on either side
+    bool takes_left = false;   ///< the token takes the white space on its left with it: lstrip
+    bool takes_right = false;  ///< the token takes the white space on its right with it: rstrip
+    bool normalized = true;    ///< the token is found, normalized itself, in normalized text
     bool special = false;
-    std::string text{};           ///< what is looked for: the content, normalized if `normalized`
+    std::string text{};  ///< what is looked for: the content, normalized if `normalized`
 };
 
 /// Finds added tokens: of those that begin leftmost the longest, and on behind it.
@@ -45,8 +45,10 @@ class added_token_finder {
         if (tokens_[node] != nullptr) return false;
         tokens_[node] = &token;
         const std::size_t first = static_cast<unsigned char>(token.text[0]);
-        if (token.text.size() > 1) begins_.set(256 * first + static_cast<unsigned char>(token.text[1]));
-        else for (std::size_t second = 0; second < 256; ++second) begins_.set(256 * first + second);
+        if (token.text.size() > 1)
+            begins_.set(256 * first + static_cast<unsigned char>(token.text[1]));
+        else
+            for (std::size_t second = 0; second < 256; ++second) begins_.set(256 * first + second);
         ends_with_.set(first, token.text.size() == 1 || ends_with_[first]);
         empty_ = false;
         return true;
@@ -55,7 +57,8 @@ class added_token_finder {
     /// Calls piece(text) for what is no token, and found(token) for tokens, from left to right. With `special` false special ones
     /// are text, which nothing shorter is looked for in.
     template <class Piece, class Found>
-    void each(std::string_view text, bool special, const unicode::categories& categories, const Piece& piece, const Found& found) const {
+    void each(std::string_view text, bool special, const unicode::categories& categories, const Piece& piece,
+              const Found& found) const {
         std::size_t done = 0, spaces_end = 0;
         for (std::size_t at = 0; !empty_ && at < text.size();) {
             const added_token* const token = find(text, at);
@@ -75,11 +78,14 @@ class added_token_finder {
     }
 
   private:
-    static std::uint64_t key(std::uint32_t node, char byte) { return std::uint64_t{node} << 8 | static_cast<unsigned char>(byte); }
+    static std::uint64_t key(std::uint32_t node, char byte) {
+        return std::uint64_t{node} << 8 | static_cast<unsigned char>(byte);
+    }
     /// Whether a token begins with the two bytes at `at`, or, at the end, is the last byte.
     bool may_begin(std::string_view text, std::size_t at) const {
         const std::size_t first = static_cast<unsigned char>(text[at]);
-        return at + 1 == text.size() ? ends_with_[first] : begins_[256 * first + static_cast<unsigned char>(text[at + 1])];
+        return at + 1 == text.size() ? ends_with_[first]
+                                     : begins_[256 * first + static_cast<unsigned char>(text[at + 1])];
     }
     /// The longest token that begins at `at`, or at the first place behind it where one begins.
     const added_token* find(std::string_view text, std::size_t& at) const {
@@ -97,7 +103,8 @@ class added_token_finder {
         }
         return nullptr;
     }
-    static bool touches_word(std::string_view text, std::size_t first, std::size_t last, const unicode::categories& categories) {
+    static bool touches_word(std::string_view text, std::size_t first, std::size_t last,
+                             const unicode::categories& categories) {
         return (first != 0 && categories.is_of_word(unicode::decode_before(text.data() + first).value)) ||
                (last != text.size() && categories.is_of_word(unicode::decode(text.data() + last).value));
     }
@@ -119,10 +126,10 @@ class added_token_finder {
     }
 
     bool empty_ = true;
-    std::bitset<65536> begins_{};    ///< by the first two bytes
-    std::bitset<256> ends_with_{};   ///< tokens of one byte
-    std::unordered_map<std::uint64_t, std::uint32_t> next_;   ///< a trie: from a node and a byte to the next node
-    std::vector<const added_token*> tokens_{nullptr};         ///< that end at a node
+    std::bitset<65536> begins_{};                            ///< by the first two bytes
+    std::bitset<256> ends_with_{};                           ///< tokens of one byte
+    std::unordered_map<std::uint64_t, std::uint32_t> next_;  ///< a trie: from a node and a byte to the next node
+    std::vector<const added_token*> tokens_{nullptr};        ///< that end at a node
 };
 
 }  // namespace detail

@@ -54,7 +54,8 @@ class byte_alphabet {
 
 /// What merging a pair of tokens gives, and how early.
 struct token_merge {
-    std::uint32_t rank = std::numeric_limits<std::uint32_t>::max();  ///< its place in the list; the largest number if there is none
+    std::uint32_t rank =
+        std::numeric_limits<std::uint32_t>::max();  ///< its place in the list; the largest number if there is none
     std::int32_t id = -1;
     bool exists() const { return id >= 0; }
 };
@@ -93,8 +94,9 @@ struct byte_pair_model {
     std::array<std::int32_t, 256> byte_ids{};  ///< -1 for a byte that the vocabulary does not have
     merge_table merges{0};
     token_table words{0};  ///< pieces that are one token
-    std::optional<std::int32_t> unknown{};  ///< stands for bytes that the vocabulary does not have; without it they are left out
-    bool fuse_unknown = false;              ///< one for neighbours together
+    std::optional<std::int32_t>
+        unknown{};              ///< stands for bytes that the vocabulary does not have; without it they are left out
+    bool fuse_unknown = false;  ///< one for neighbours together
 };
 
 /// Joins the bytes of pieces of text to tokens. Several threads may do so at once.
@@ -143,8 +145,10 @@ class byte_pairs {
         bool was_unknown = false;
         for (const char byte : piece) {
             const std::int32_t id = model_.byte_ids[static_cast<unsigned char>(byte)];
-            if (id >= 0) add(id);
-            else if (model_.unknown && !(was_unknown && model_.fuse_unknown)) add(*model_.unknown);
+            if (id >= 0)
+                add(id);
+            else if (model_.unknown && !(was_unknown && model_.fuse_unknown))
+                add(*model_.unknown);
             was_unknown = id < 0;
         }
     }
@@ -176,7 +180,7 @@ class byte_pairs {
         struct candidate {
             std::uint32_t rank;
             std::size_t at;
-            std::int32_t id;  ///< what the pair becomes
+            std::int32_t id;                                ///< what the pair becomes
             bool operator<(const candidate& other) const {  // the queue gives the largest first
                 return rank != other.rank ? rank > other.rank : at > other.at;
             }

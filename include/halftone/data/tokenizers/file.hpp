@@ -31,7 +31,8 @@ inline constexpr const char* gpt2_pattern =
 class tokenizer_file {
   public:
     /// `where` begins the messages and outlives the reader.
-    tokenizer_file(const std::string& where, std::string_view text) : tokenizer_file(where, parse_json<data_error>(where, text)) {}
+    tokenizer_file(const std::string& where, std::string_view text)
+        : tokenizer_file(where, parse_json<data_error>(where, text)) {}
     tokenizer_file(const std::string& where, nlohmann::json file) : where_(where), root_(std::move(file)) {
         if (!root_.is_object()) fail<data_error>(where_, " is no object");
     }
@@ -39,15 +40,18 @@ class tokenizer_file {
     std::shared_ptr<const tokenizer_parts> read() {
         read_vocabulary();
         if (is_byte_pairs_) read_merges();
-        auto parts = std::make_shared<tokenizer_parts>(
-            tokenizer_parts{.model = is_byte_pairs_ ? decltype(tokenizer_parts::model)(byte_pairs(std::move(pairs_), words_, ignore_merges_))
-                                                    : decltype(tokenizer_parts::model)(read_word_pieces())});
+        auto parts = std::make_shared<tokenizer_parts>(tokenizer_parts{
+            .model = is_byte_pairs_
+                         ? decltype(tokenizer_parts::model)(byte_pairs(std::move(pairs_), words_, ignore_merges_))
+                         : decltype(tokenizer_parts::model)(read_word_pieces())});
         parts->tokens = std::move(tokens_);
         parts->ids = std::move(ids_);
         read_normalizer(root_.value("normalizer", json()), *parts);
         read_pre_tokenizer(root_.value("pre_tokenizer", json()), *parts);
-        if (is_byte_pairs_ && !byte_level_) fail<data_error>(where_, ": model is BPE without a ByteLevel pre_tokenizer; expected byte-level BPE");
-        if (!is_byte_pairs_ && byte_level_) fail<data_error>(where_, ": pre_tokenizer has ByteLevel; expected none for WordPiece");
+        if (is_byte_pairs_ && !byte_level_)
+            fail<data_error>(where_, ": model is BPE without a ByteLevel pre_tokenizer; expected byte-level BPE");
+        if (!is_byte_pairs_ && byte_level_)
+            fail<data_error>(where_, ": pre_tokenizer has ByteLevel; expected none for WordPiece");
         read_added_tokens(*parts);
         read_post_processor(root_.value("post_processor", json()), *parts);
         read_decoder(root_.value("decoder", json()), parts->decoder);
@@ -63,7 +67,8 @@ class tokenizer_file {
     static constexpr std::size_t most_around = 1024;       ///< tokens around a text
 
     [[noreturn]] void refuse(const std::string& key, const json& value, const char* expected) const {
-        fail<data_error>(where_, ": ", key, " is ", shown(value.dump(-1, ' ', false, json::error_handler_t::replace)), "; expected ", expected);
+        fail<data_error>(where_, ": ", key, " is ", shown(value.dump(-1, ' ', false, json::error_handler_t::replace)),
+                         "; expected ", expected);
     }
     const json& at(const json& object, const char* key) const {
         const auto found = object.is_object() ? object.find(key) : object.end();
@@ -106,10 +111,12 @@ class tokenizer_file {
         if (!is_byte_pairs_ && type != "WordPiece" && !(type.is_null() && model().contains("max_input_chars_per_word")))
             refuse("model.type", type, "\"BPE\" or \"WordPiece\"");
         const json& vocabulary = at(model(), "vocab");
-        if (!vocabulary.is_object() || vocabulary.empty()) refuse("model.vocab", vocabulary, "an object of ids by token");
+        if (!vocabulary.is_object() || vocabulary.empty())
+            refuse("model.vocab", vocabulary, "an object of ids by token");
         for (const auto& [token, id] : vocabulary.items()) {
             if (!id.is_number_integer() || id < 0 || id >= most_ids)
-                fail<data_error>(where_, ": model.vocab: the id of ", shown(token), " is ", shown(id.dump()), "; expected 0 to ", most_ids - 1);
+                fail<data_error>(where_, ": model.vocab: the id of ", shown(token), " is ", shown(id.dump()),
+                                 "; expected 0 to ", most_ids - 1);
             name(id.get<std::int32_t>(), token);
         }
         model_size_ = static_cast<std::int32_t>(vocabulary.size());
@@ -120,7 +127,9 @@ class tokenizer_file {
             tokens_.resize(place + 1);
             named_.resize(place + 1);
         }
-        if (named_[place]) fail<data_error>(where_, ": model.vocab: the id ", id, " is that of ", shown(tokens_[place]), " and of ", shown(token));
+        if (named_[place])
+            fail<data_error>(where_, ": model.vocab: the id ", id, " is that of ", shown(tokens_[place]), " and of ",
+                             shown(token));
         tokens_[place] = token;
         named_[place] = true;
         ids_.emplace(token, id);
@@ -131,7 +140,8 @@ class tokenizer_file {
     }
 
     void read_merges() {
-        for (const char* const key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) expect_none(model(), "model", key);
+        for (const char* const key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"})
+            expect_none(model(), "model", key);
         const json& merges = list_at(model(), "model", "merges");
         pairs_.merges = merge_table(merges.size());
         std::size_t number = 0;  // of the merge, for its rank
@@ -140,7 +150,10 @@ class tokenizer_file {
             const auto [left, right] = pair_of(merge, number);
             const auto a = id_of(left), b = id_of(right), both = id_of(left + right);
             if (!a || !b || !both) {
-                fail<data_error>(where_, ": model.merges[", number, "]: ", shown(!a ? left : !b ? right : left + right),
+                fail<data_error>(where_, ": model.merges[", number, "]: ",
+                                 shown(!a   ? left
+                                       : !b ? right
+                                            : left + right),
                                  " is not in the vocabulary");
             }
             pairs_.merges.add(*a, *b, {static_cast<std::uint32_t>(number), *both});
@@ -156,10 +169,11 @@ class tokenizer_file {
         if (merge.is_string()) {
             const std::string& text = merge.get_ref<const std::string&>();
             const std::size_t blank = text.find(' ');
-            if (blank != text.npos && text.find(' ', blank + 1) == text.npos) return {text.substr(0, blank), text.substr(blank + 1)};
+            if (blank != text.npos && text.find(' ', blank + 1) == text.npos)
+                return {text.substr(0, blank), text.substr(blank + 1)};
         }
-        fail<data_error>(where_, ": model.merges[", number, "] is ", shown(merge.dump(-1, ' ', false, json::error_handler_t::replace)),
-                         "; expected two tokens");
+        fail<data_error>(where_, ": model.merges[", number, "] is ",
+                         shown(merge.dump(-1, ' ', false, json::error_handler_t::replace)), "; expected two tokens");
     }
     /// The ids of bytes, and the tokens that are bytes.
     void read_bytes() {
@@ -173,7 +187,8 @@ class tokenizer_file {
         }
         for (std::size_t id = 0; id < tokens_.size(); ++id) {
             if (!named_[id] || tokens_[id].empty()) continue;
-            if (auto bytes = alphabet.bytes(tokens_[id])) words_.emplace_back(std::move(*bytes), static_cast<std::int32_t>(id));
+            if (auto bytes = alphabet.bytes(tokens_[id]))
+                words_.emplace_back(std::move(*bytes), static_cast<std::int32_t>(id));
         }
         if (all) return;
         expect_none(model(), "model", "byte_fallback");
@@ -199,7 +214,8 @@ class tokenizer_file {
         for (const auto& [token, id] : ids_) {
             check_token("model.vocab", token);
             if (!token.empty()) made.first.add(token, id);
-            if (token.size() > prefix.size() && token.compare(0, prefix.size(), prefix) == 0) made.continuing.add(token.substr(prefix.size()), id);
+            if (token.size() > prefix.size() && token.compare(0, prefix.size(), prefix) == 0)
+                made.continuing.add(token.substr(prefix.size()), id);
         }
         return word_pieces(std::move(made));
     }
@@ -229,8 +245,10 @@ class tokenizer_file {
         } else if (type == "BertNormalizer") {
             const bool lower = flag_at(part, "normalizer", "lowercase", true);
             if (flag_at(part, "normalizer", "clean_text", true)) parts.normalizer.add(normalization::bert_clean_text);
-            if (flag_at(part, "normalizer", "handle_chinese_chars", true)) parts.normalizer.add(normalization::bert_spaces);
-            if (flag_at(part, "normalizer", "strip_accents", lower)) parts.normalizer.add(normalization::bert_strip_accents);
+            if (flag_at(part, "normalizer", "handle_chinese_chars", true))
+                parts.normalizer.add(normalization::bert_spaces);
+            if (flag_at(part, "normalizer", "strip_accents", lower))
+                parts.normalizer.add(normalization::bert_strip_accents);
             if (lower) parts.normalizer.add(normalization::lower_case);
         } else {
             refuse("normalizer.type", type, "NFC, NFD, Lowercase, BertNormalizer or a Sequence of them");
@@ -240,13 +258,16 @@ class tokenizer_file {
     void read_pre_tokenizer(const json& part, tokenizer_parts& parts) {
         if (part.is_null()) return;
         count_step();
-        if (byte_level_) fail<data_error>(where_, ": pre_tokenizer has a step behind ByteLevel; expected ByteLevel at the end");
+        if (byte_level_)
+            fail<data_error>(where_, ": pre_tokenizer has a step behind ByteLevel; expected ByteLevel at the end");
         const std::string type = type_of(part, "pre_tokenizer");
         if (type == "Sequence") {
             for (const json& inner : list_at(part, "pre_tokenizer", "pretokenizers")) read_pre_tokenizer(inner, parts);
         } else if (type == "ByteLevel") {
-            if (flag_at(part, "pre_tokenizer", "add_prefix_space", true)) parts.splitter.add({split_step::kind::prefix_space});
-            if (flag_at(part, "pre_tokenizer", "use_regex", true)) parts.splitter.add(by_pattern(gpt2_pattern, parts, split_step::keep::all));
+            if (flag_at(part, "pre_tokenizer", "add_prefix_space", true))
+                parts.splitter.add({split_step::kind::prefix_space});
+            if (flag_at(part, "pre_tokenizer", "use_regex", true))
+                parts.splitter.add(by_pattern(gpt2_pattern, parts, split_step::keep::all));
             byte_level_ = true;
         } else if (type == "Split") {
             read_split(part, parts);
@@ -257,13 +278,16 @@ class tokenizer_file {
             parts.splitter.add({split_step::kind::spaces, split_step::keep::between});
         } else if (type == "Digits") {
             const bool single = flag_at(part, "pre_tokenizer", "individual_digits", false);
-            parts.splitter.add({split_step::kind::digits, single ? split_step::keep::all : split_step::keep::contiguous});
+            parts.splitter.add(
+                {split_step::kind::digits, single ? split_step::keep::all : split_step::keep::contiguous});
         } else {
-            refuse("pre_tokenizer.type", type, "ByteLevel, Split, BertPreTokenizer, WhitespaceSplit, Digits or a Sequence of them");
+            refuse("pre_tokenizer.type", type,
+                   "ByteLevel, Split, BertPreTokenizer, WhitespaceSplit, Digits or a Sequence of them");
         }
     }
     split_step by_pattern(std::string_view text, const tokenizer_parts& parts, split_step::keep keep) const {
-        return {split_step::kind::pattern, keep, std::make_shared<const pattern>(where_ + ": pre_tokenizer", text, parts.categories)};
+        return {split_step::kind::pattern, keep,
+                std::make_shared<const pattern>(where_ + ": pre_tokenizer", text, parts.categories)};
     }
     void read_split(const json& part, tokenizer_parts& parts) const {
         const json& given = at(part, "pattern");
@@ -273,7 +297,8 @@ class tokenizer_file {
             std::string quoted;
             for (const char c : text) {
                 const char small = static_cast<char>(c | 32);
-                const bool plain = static_cast<unsigned char>(c) >= 128 || (small >= 'a' && small <= 'z') || (c >= '0' && c <= '9');
+                const bool plain =
+                    static_cast<unsigned char>(c) >= 128 || (small >= 'a' && small <= 'z') || (c >= '0' && c <= '9');
                 if (!plain) quoted += '\\';
                 quoted += c;
             }
@@ -282,9 +307,12 @@ class tokenizer_file {
         const bool inverted = flag_at(part, "pre_tokenizer", "invert", false);
         const std::string behavior = text_at(part, "pre_tokenizer", "behavior");
         split_step::keep keep = split_step::keep::all;
-        if (behavior == "Removed") keep = inverted ? split_step::keep::matches : split_step::keep::between;
-        else if (behavior == "Contiguous" && !inverted) keep = split_step::keep::contiguous;
-        else if (behavior != "Isolated") refuse("pre_tokenizer.behavior", behavior, "Isolated, Removed, or Contiguous without invert");
+        if (behavior == "Removed")
+            keep = inverted ? split_step::keep::matches : split_step::keep::between;
+        else if (behavior == "Contiguous" && !inverted)
+            keep = split_step::keep::contiguous;
+        else if (behavior != "Isolated")
+            refuse("pre_tokenizer.behavior", behavior, "Isolated, Removed, or Contiguous without invert");
         parts.splitter.add(by_pattern(text, parts, keep));
     }
 
@@ -294,7 +322,8 @@ class tokenizer_file {
         if (list.is_null()) return;
         if (!list.is_array()) refuse("added_tokens", list, "a list");
         std::int32_t next = model_size_;
-        std::unordered_map<std::int32_t, std::size_t> places;  // in parts.added, by id: a token that comes again replaces the first
+        std::unordered_map<std::int32_t, std::size_t>
+            places;  // in parts.added, by id: a token that comes again replaces the first
         for (const json& entry : list) {
             added_token token = read_added_token(entry, parts);
             if (token.content.empty()) continue;
@@ -304,18 +333,22 @@ class tokenizer_file {
             if (known == parts.ids.end()) {
                 if (place >= parts.tokens.size()) parts.tokens.resize(place + 1);
                 if (!parts.tokens[place].empty())
-                    fail<data_error>(where_, ": added_tokens: ", shown(token.content), " gets the id ", token.id, ", which is that of ", shown(parts.tokens[place]));
+                    fail<data_error>(where_, ": added_tokens: ", shown(token.content), " gets the id ", token.id,
+                                     ", which is that of ", shown(parts.tokens[place]));
                 parts.tokens[place] = token.content;
                 parts.ids.emplace(token.content, token.id);
             }
             const auto [again, is_new] = places.emplace(token.id, parts.added.size());
-            if (is_new) parts.added.push_back(std::move(token));
-            else parts.added[again->second] = std::move(token);
+            if (is_new)
+                parts.added.push_back(std::move(token));
+            else
+                parts.added[again->second] = std::move(token);
         }
         for (const added_token& token : parts.added) {
             parts.added_by_id.emplace(token.id, &token);
             if (!(token.normalized ? parts.normalized : parts.as_written).add(token))
-                fail<data_error>(where_, ": added_tokens: ", shown(token.content), " is, normalized, empty or the same as another");
+                fail<data_error>(where_, ": added_tokens: ", shown(token.content),
+                                 " is, normalized, empty or the same as another");
         }
     }
     added_token read_added_token(const json& entry, const tokenizer_parts& parts) const {
@@ -347,7 +380,8 @@ class tokenizer_file {
         } else if (type == "TemplateProcessing") {
             read_template(part, parts);
         } else if (type != "ByteLevel") {
-            refuse("post_processor.type", type, "TemplateProcessing, BertProcessing, RobertaProcessing, ByteLevel or a Sequence of them");
+            refuse("post_processor.type", type,
+                   "TemplateProcessing, BertProcessing, RobertaProcessing, ByteLevel or a Sequence of them");
         }
     }
     void put_around(const tokenizer_parts& parts, std::vector<std::int32_t>& to, std::int32_t id) const {
@@ -360,7 +394,8 @@ class tokenizer_file {
     }
     std::int32_t token_and_id(const json& part, const char* key, const tokenizer_parts& parts) const {
         const json& pair = at(part, key);
-        if (!pair.is_array() || pair.size() != 2) refuse(std::string("post_processor.") + key, pair, "a token and its id");
+        if (!pair.is_array() || pair.size() != 2)
+            refuse(std::string("post_processor.") + key, pair, "a token and its id");
         check_id(pair[1], "post_processor", parts);
         return pair[1].get<std::int32_t>();
     }
@@ -368,7 +403,8 @@ class tokenizer_file {
         bool text_was = false;
         for (const json& piece : list_at(part, "post_processor", "single")) {
             if (piece.is_object() && piece.contains("Sequence")) {
-                if (text_was || text_at(piece["Sequence"], "post_processor.single", "id") != "A") refuse("post_processor.single", piece, "the text once");
+                if (text_was || text_at(piece["Sequence"], "post_processor.single", "id") != "A")
+                    refuse("post_processor.single", piece, "the text once");
                 text_was = true;
                 continue;
             }

@@ -23,11 +23,11 @@ namespace detail {
 /// How the models of one value of tokenizer.ggml.pre part texts.
 struct gguf_pre_tokenizer {
     const char* name;
-    const char* pattern;      ///< of a Split before ByteLevel; nullptr: ByteLevel's own
-    bool single_digits;       ///< Digits before it
-    bool composed;            ///< NFC, which a GGUF file does not tell of, and the model's own tokenizer has
-    bool whole_words;         ///< ignore_merges
-    bool begins;              ///< with the token bos, unless the file says otherwise
+    const char* pattern;  ///< of a Split before ByteLevel; nullptr: ByteLevel's own
+    bool single_digits;   ///< Digits before it
+    bool composed;        ///< NFC, which a GGUF file does not tell of, and the model's own tokenizer has
+    bool whole_words;     ///< ignore_merges
+    bool begins;          ///< with the token bos, unless the file says otherwise
 };
 inline constexpr const char* llama3_pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
@@ -45,7 +45,8 @@ inline nlohmann::json pre_tokenizer_of(const gguf_pre_tokenizer& pre) {
     json steps = json::array();
     if (pre.single_digits) steps.push_back({{"type", "Digits"}, {"individual_digits", true}});
     if (pre.pattern != nullptr)
-        steps.push_back({{"type", "Split"}, {"pattern", {{"Regex", pre.pattern}}}, {"behavior", "Isolated"}, {"invert", false}});
+        steps.push_back(
+            {{"type", "Split"}, {"pattern", {{"Regex", pre.pattern}}}, {"behavior", "Isolated"}, {"invert", false}});
     steps.push_back({{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", pre.pattern == nullptr}});
     return {{"type", "Sequence"}, {"pretokenizers", std::move(steps)}};
 }
@@ -60,7 +61,8 @@ inline nlohmann::json tokenizer_json_of(const std::string& where, const gguf_tok
         if (t.pre == known.name) pre = &known;
     }
     if (pre == nullptr)
-        fail<data_error>(where, ": tokenizer.ggml.pre is ", shown(t.pre), "; expected \"gpt-2\", \"llama-bpe\", \"qwen2\" or \"smollm\"");
+        fail<data_error>(where, ": tokenizer.ggml.pre is ", shown(t.pre),
+                         "; expected \"gpt-2\", \"llama-bpe\", \"qwen2\" or \"smollm\"");
     constexpr std::int64_t control = 3, user_defined = 4;
     json vocabulary = json::object(), added = json::array(), merges = json::array();
     for (std::size_t id = 0; id < t.tokens.size(); ++id) {
@@ -74,8 +76,14 @@ inline nlohmann::json tokenizer_json_of(const std::string& where, const gguf_tok
         added.push_back({{"content", t.tokens[id]}, {"special", type == control}, {"normalized", false}});
     }
     for (const std::string& merge : t.merges) merges.push_back(merge);
-    json file{{"added_tokens", std::move(added)}, {"decoder", {{"type", "ByteLevel"}}}, {"pre_tokenizer", pre_tokenizer_of(*pre)},
-              {"model", {{"type", "BPE"}, {"vocab", std::move(vocabulary)}, {"merges", std::move(merges)}, {"ignore_merges", pre->whole_words}}}};
+    json file{{"added_tokens", std::move(added)},
+              {"decoder", {{"type", "ByteLevel"}}},
+              {"pre_tokenizer", pre_tokenizer_of(*pre)},
+              {"model",
+               {{"type", "BPE"},
+                {"vocab", std::move(vocabulary)},
+                {"merges", std::move(merges)},
+                {"ignore_merges", pre->whole_words}}}};
     if (pre->composed) file["normalizer"] = {{"type", "NFC"}};
 
     json single = json::array(), special = json::object();
@@ -88,7 +96,8 @@ inline nlohmann::json tokenizer_json_of(const std::string& where, const gguf_tok
     single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
     if (t.eos && t.add_eos.value_or(false)) add(*t.eos);
     if (single.size() > 1)
-        file["post_processor"] = {{"type", "TemplateProcessing"}, {"single", std::move(single)}, {"special_tokens", std::move(special)}};
+        file["post_processor"] = {
+            {"type", "TemplateProcessing"}, {"single", std::move(single)}, {"special_tokens", std::move(special)}};
     return file;
 }
 

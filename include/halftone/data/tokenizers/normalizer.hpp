@@ -60,7 +60,7 @@ class canonical_form {
                 continue;
             }
             // What this character can change with: from the one before it to the next that nothing changes.
-            const char *const first = at == copied ? at : at - decode_before(at).bytes;
+            const char* const first = at == copied ? at : at - decode_before(at).bytes;
             while (at != end) {
                 const code_point next = decode(at);
                 if (!changes(next.value)) break;
@@ -84,13 +84,16 @@ class canonical_form {
         for (const char *at = text.data(), *const end = at + text.size(); at != end;) {
             const code_point c = decode(at);
             at += c.bytes;
-            if (c.value < 0xC0) to += c.value;
-            else decompose(c.value, to);
+            if (c.value < 0xC0)
+                to += c.value;
+            else
+                decompose(c.value, to);
         }
         for (std::size_t first = 0; first < to.size();) {
             std::size_t last = first;
             while (last < to.size() && class_of(to[last]) != 0) ++last;
-            std::stable_sort(to.begin() + static_cast<std::ptrdiff_t>(first), to.begin() + static_cast<std::ptrdiff_t>(last),
+            std::stable_sort(to.begin() + static_cast<std::ptrdiff_t>(first),
+                             to.begin() + static_cast<std::ptrdiff_t>(last),
                              [this](char32_t a, char32_t b) { return class_of(a) < class_of(b); });
             first = last + 1;
         }
@@ -178,8 +181,10 @@ class lower_case {
         std::size_t low = 0, high = std::size(lower_runs) / 4;
         while (low < high) {
             const std::size_t middle = (low + high) / 2;
-            if (lower_runs[4 * middle + 1] < value) low = middle + 1;
-            else high = middle;
+            if (lower_runs[4 * middle + 1] < value)
+                low = middle + 1;
+            else
+                high = middle;
         }
         if (low == std::size(lower_runs) / 4) return c;
         const std::int32_t* const run = lower_runs + 4 * low;
@@ -198,7 +203,8 @@ enum class normalization { nfc, nfd, lower_case, bert_clean_text, bert_spaces, b
 class text_normalizer {
   public:
     void add(normalization step) {
-        const bool needs_forms = step == normalization::nfc || step == normalization::nfd || step == normalization::bert_strip_accents;
+        const bool needs_forms =
+            step == normalization::nfc || step == normalization::nfd || step == normalization::bert_strip_accents;
         if (needs_forms && forms_ == nullptr) forms_ = std::make_shared<const unicode::canonical_form>();
         steps_.push_back(step);
     }
@@ -223,7 +229,8 @@ class text_normalizer {
             std::u32string points;
             forms_->decompose(text, points);
             for (const char32_t c : points) {
-                const bool left_out = step == normalization::bert_strip_accents && c >= 0x300 && unicode::is_in_runs(unicode::bert_mark_runs, c);
+                const bool left_out = step == normalization::bert_strip_accents && c >= 0x300 &&
+                                      unicode::is_in_runs(unicode::bert_mark_runs, c);
                 if (!left_out) unicode::append(to, c);
             }
             return true;
@@ -240,8 +247,10 @@ class text_normalizer {
             lower_(c, to);
         } else if (step == normalization::bert_clean_text) {
             if (unicode::is_in_runs(unicode::bert_removed_runs, c)) return;
-            if (unicode::is_space(c)) to += ' ';
-            else to += bytes;
+            if (unicode::is_space(c))
+                to += ' ';
+            else
+                to += bytes;
         } else if (c >= 0x3400 && unicode::is_in_runs(unicode::bert_spaced_runs, c)) {
             to += ' ';
             to += bytes;

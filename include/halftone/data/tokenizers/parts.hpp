@@ -39,13 +39,13 @@ struct tokenizer_parts {
     text_normalizer normalizer{};
     text_splitter splitter{};
     std::variant<byte_pairs, word_pieces> model;
-    std::vector<std::string> tokens{};                      ///< by id; empty where there is none
+    std::vector<std::string> tokens{};  ///< by id; empty where there is none
     std::string no_token{};
     std::unordered_map<std::string, std::int32_t> ids{};
     std::vector<added_token> added{};
     std::unordered_map<std::int32_t, const added_token*> added_by_id{};
-    added_token_finder as_written{}, normalized{};          ///< the added tokens to look for in a text, and in normalized text
-    std::vector<std::int32_t> before{}, behind{};           ///< what the post-processor puts around a text
+    added_token_finder as_written{}, normalized{};  ///< the added tokens to look for in a text, and in normalized text
+    std::vector<std::int32_t> before{}, behind{};   ///< what the post-processor puts around a text
     token_decoder decoder{};
 
     /// Appends a text's ids.

@@ -37,7 +37,8 @@ class pattern {
         for (std::size_t i = 0; i < program_.alternatives.size(); ++i) {
             for (unsigned first = 0; first <= 128; ++first) {
                 std::vector<bool> seen(program_.steps.size());
-                if (can_begin(program_, program_.alternatives[i], first, seen)) candidates_[first] |= std::uint64_t{1} << i;
+                if (can_begin(program_, program_.alternatives[i], first, seen))
+                    candidates_[first] |= std::uint64_t{1} << i;
             }
         }
     }
@@ -84,7 +85,8 @@ class pattern {
             spend(1, s);
             const pattern_step& now = program_.steps[step];
             switch (now.what) {
-                case pattern_step::kind::accept: return at;
+                case pattern_step::kind::accept:
+                    return at;
                 case pattern_step::kind::one:
                     if (at == s.end || !has(now.set, at)) return nullptr;
                     break;
@@ -105,7 +107,9 @@ class pattern {
                     if (const char* const found = run(step + 1, at, s)) return found;
                     step = now.other - 1;
                     break;
-                case pattern_step::kind::jump: step = now.other - 1; break;
+                case pattern_step::kind::jump:
+                    step = now.other - 1;
+                    break;
                 case pattern_step::kind::look:
                     if ((run(step + 1, at, s) != nullptr) == now.negated) return nullptr;
                     step = now.other - 1;
@@ -117,7 +121,8 @@ class pattern {
     std::string where_;
     const unicode::categories* categories_;
     pattern_program program_;
-    std::array<std::uint64_t, 129> candidates_{};  ///< by the first byte, 128 for all beyond ASCII: a bit for each alternative
+    std::array<std::uint64_t, 129>
+        candidates_{};  ///< by the first byte, 128 for all beyond ASCII: a bit for each alternative
 };
 
 }  // namespace detail

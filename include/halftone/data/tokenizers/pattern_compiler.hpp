@@ -49,7 +49,7 @@ class pattern_compiler {
     using steps = std::vector<pattern_step>;
     struct part {
         pattern_compiler::steps steps;
-        std::uint32_t least;  ///< characters that it takes
+        std::uint32_t least;   ///< characters that it takes
         char32_t literal = 0;  ///< the ASCII letter that it is, in a group that ignores case
     };
     static constexpr std::uint32_t unlimited = std::numeric_limits<std::uint32_t>::max();
@@ -176,8 +176,10 @@ class pattern_compiler {
             result.steps.push_back(look);
             append(result.steps, inner.steps);
         } else {
-            if (take("?i:")) ignore_case_ = true;
-            else if (!take("?:") && next_is("?")) refuse("has a group (? of a kind that halftone does not match");
+            if (take("?i:"))
+                ignore_case_ = true;
+            else if (!take("?:") && next_is("?"))
+                refuse("has a group (? of a kind that halftone does not match");
             result = alternatives();
         }
         if (!take(")")) refuse("has a ( without its )");
@@ -202,8 +204,10 @@ class pattern_compiler {
     character_set escape() {
         character_set set;
         const char32_t c = take_code_point();
-        if (is_class(c)) add_class(set, c);
-        else add_character(set, character_after_backslash(c));
+        if (is_class(c))
+            add_class(set, c);
+        else
+            add_character(set, character_after_backslash(c));
         return set;
     }
     static bool is_class(char32_t c) { return c == 'p' || c == 'P' || c == 's' || c == 'S' || c == 'd' || c == 'D'; }
@@ -221,12 +225,18 @@ class pattern_compiler {
     }
     char32_t character_after_backslash(char32_t c) {
         switch (c) {
-            case 'n': return '\n';
-            case 'r': return '\r';
-            case 't': return '\t';
-            case 'f': return '\f';
-            case 'v': return '\v';
-            case 'u': return hexadecimal(4);
+            case 'n':
+                return '\n';
+            case 'r':
+                return '\r';
+            case 't':
+                return '\t';
+            case 'f':
+                return '\f';
+            case 'v':
+                return '\v';
+            case 'u':
+                return hexadecimal(4);
             case 'x':
                 if (take("{")) {
                     const char32_t value = hexadecimal(0);
@@ -234,7 +244,8 @@ class pattern_compiler {
                     return value;
                 }
                 return hexadecimal(2);
-            default: break;
+            default:
+                break;
         }
         const bool letter = (c | 32) >= 'a' && (c | 32) <= 'z';
         if (c >= 128 || letter || (c >= '0' && c <= '9')) {
@@ -251,11 +262,15 @@ class pattern_compiler {
         for (; count < (digits == 0 ? 6 : digits) && at_ != text_.size(); ++count, ++at_) {
             const char c = text_[at_];
             const char small = static_cast<char>(c | 32);
-            if (c >= '0' && c <= '9') value = value * 16 + static_cast<char32_t>(c - '0');
-            else if (small >= 'a' && small <= 'f') value = value * 16 + static_cast<char32_t>(small - 'a' + 10);
-            else break;
+            if (c >= '0' && c <= '9')
+                value = value * 16 + static_cast<char32_t>(c - '0');
+            else if (small >= 'a' && small <= 'f')
+                value = value * 16 + static_cast<char32_t>(small - 'a' + 10);
+            else
+                break;
         }
-        if (count == 0 || (digits != 0 && count != digits) || value >= unicode::end_of_code_points || (value >= 0xD800 && value < 0xE000))
+        if (count == 0 || (digits != 0 && count != digits) || value >= unicode::end_of_code_points ||
+            (value >= 0xD800 && value < 0xE000))
             refuse("has an escape of no character");
         if (value >= 0x80 && digits == 2) refuse("has an escape of a byte beyond ASCII");
         return value;
@@ -400,7 +415,8 @@ inline bool can_begin(const pattern_program& program, std::size_t step, unsigned
         seen[step] = true;
         const pattern_step& now = program.steps[step];
         switch (now.what) {
-            case pattern_step::kind::accept: return true;
+            case pattern_step::kind::accept:
+                return true;
             case pattern_step::kind::one:
             case pattern_step::kind::some: {
                 if (first == 128 || program.sets[now.set].has_ascii(static_cast<unsigned char>(first))) return true;
@@ -412,7 +428,9 @@ inline bool can_begin(const pattern_program& program, std::size_t step, unsigned
                 step = now.other - 1;
                 break;
             case pattern_step::kind::jump:
-            case pattern_step::kind::look: step = now.other - 1; break;
+            case pattern_step::kind::look:
+                step = now.other - 1;
+                break;
         }
     }
 }

@@ -28,12 +28,15 @@ class character_set {
     }
 
     bool has_ascii(unsigned char c) const { return ascii_[c]; }
-    bool has(char32_t c, const unicode::categories& categories) const { return c < 128 ? ascii_[c] : finds(c, categories); }
+    bool has(char32_t c, const unicode::categories& categories) const {
+        return c < 128 ? ascii_[c] : finds(c, categories);
+    }
 
   private:
     bool finds(char32_t c, const unicode::categories& categories) const {
         bool found = (categories_ >> categories[c] & 1) != 0;
-        for (std::size_t i = 0; i < ranges_.size() && !found; ++i) found = c >= ranges_[i].first && c <= ranges_[i].second;
+        for (std::size_t i = 0; i < ranges_.size() && !found; ++i)
+            found = c >= ranges_[i].first && c <= ranges_[i].second;
         return found != negated_;
     }
 
@@ -46,11 +49,11 @@ class character_set {
 /// An instruction of a compiled pattern.
 struct pattern_step {
     enum class kind : std::uint8_t {
-        one,      ///< one character of `set`
-        some,     ///< `least` to `most` characters of `set`: as many as what follows allows, or, `possessive`, as there are
-        either,   ///< what follows, or the step `other`
-        jump,     ///< on to the step `other`
-        look,     ///< what follows, up to an `accept`, matches (or, `negated`, does not) and takes nothing; on to `other`
+        one,   ///< one character of `set`
+        some,  ///< `least` to `most` characters of `set`: as many as what follows allows, or, `possessive`, as there are
+        either,  ///< what follows, or the step `other`
+        jump,    ///< on to the step `other`
+        look,  ///< what follows, up to an `accept`, matches (or, `negated`, does not) and takes nothing; on to `other`
         accept,
     };
     kind what;

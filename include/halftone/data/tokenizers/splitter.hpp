@@ -65,8 +65,10 @@ class text_splitter {
             });
         };
         switch (step.by) {
-            case split_step::kind::prefix_space: return text[0] == ' ' ? next(text) : next(' ' + std::string(text));
-            case split_step::kind::spaces: return by(unicode::is_space);
+            case split_step::kind::prefix_space:
+                return text[0] == ' ' ? next(text) : next(' ' + std::string(text));
+            case split_step::kind::spaces:
+                return by(unicode::is_space);
             case split_step::kind::bert_punctuation:
                 return by([](char32_t c) { return unicode::is_in_runs(unicode::bert_punctuation_runs, c); });
             case split_step::kind::digits:

@@ -21,7 +21,36 @@ namespace detail::unicode {
 
 /// Unicode's general categories, with the numbers of category_runs.
 enum category : std::uint8_t {
-    Cn, Cc, Cf, Co, Cs, Ll, Lm, Lo, Lt, Lu, Mc, Me, Mn, Nd, Nl, No, Pc, Pd, Pe, Pf, Pi, Po, Ps, Sc, Sk, Sm, So, Zl, Zp, Zs
+    Cn,
+    Cc,
+    Cf,
+    Co,
+    Cs,
+    Ll,
+    Lm,
+    Lo,
+    Lt,
+    Lu,
+    Mc,
+    Me,
+    Mn,
+    Nd,
+    Nl,
+    No,
+    Pc,
+    Pd,
+    Pe,
+    Pf,
+    Pi,
+    Po,
+    Ps,
+    Sc,
+    Sk,
+    Sm,
+    So,
+    Zl,
+    Zp,
+    Zs
 };
 inline constexpr const char* category_names[] = {"Cn", "Cc", "Cf", "Co", "Cs", "Ll", "Lm", "Lo", "Lt", "Lu",
                                                  "Mc", "Me", "Mn", "Nd", "Nl", "No", "Pc", "Pd", "Pe", "Pf",
@@ -68,7 +97,7 @@ inline void append(std::string& text, char32_t c) {
 
 /// How much of a text from `at` on is one code point, or what stands for none.
 struct valid_part {
-    int bytes;      ///< of a code point; of invalid bytes that one U+FFFD replaces, as Unicode recommends; or of all that is left
+    int bytes;  ///< of a code point; of invalid bytes that one U+FFFD replaces, as Unicode recommends; or of all that is left
     bool valid;
     bool complete;  ///< false if the text ends within a code point that could still become valid
 };
@@ -123,8 +152,10 @@ bool is_in_runs(const std::uint32_t (&runs)[N], char32_t c) {
     std::size_t low = 0, high = N / 2;
     while (low < high) {
         const std::size_t middle = (low + high) / 2;
-        if (runs[2 * middle + 1] < c) low = middle + 1;
-        else high = middle;
+        if (runs[2 * middle + 1] < c)
+            low = middle + 1;
+        else
+            high = middle;
     }
     return low < N / 2 && runs[2 * low] <= c;
 }
@@ -132,8 +163,8 @@ bool is_in_runs(const std::uint32_t (&runs)[N], char32_t c) {
 /// Unicode's White_Space, which is what \s matches.
 inline bool is_space(char32_t c) {
     if (c < 0x80) return c == ' ' || (c >= 9 && c <= 13);
-    return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
-           c == 0x205F || c == 0x3000;
+    return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
+           c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
 /// The category of each code point: 1.1 MB.

@@ -20,8 +20,8 @@ namespace detail {
 
 /// What a model of word pieces is made of.
 struct word_piece_model {
-    token_table first{0};      ///< tokens as they stand in the vocabulary
-    token_table continuing{0}; ///< those with the prefix of continuing pieces ("##"), without it
+    token_table first{0};       ///< tokens as they stand in the vocabulary
+    token_table continuing{0};  ///< those with the prefix of continuing pieces ("##"), without it
     std::int32_t unknown = 0;
     std::size_t most_characters = 100;  ///< a word of more becomes the unknown token
 };
