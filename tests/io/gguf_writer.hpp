@@ -61,7 +61,9 @@ struct gguf_writer {
     }
     template <class T>
     void add(const std::string& name, ht::gguf_value_type type, T x) {
-        if (name == "general.alignment") std::memcpy(&alignment, &x, sizeof alignment);
+        if constexpr (sizeof(T) == sizeof alignment) {
+            if (name == "general.alignment") std::memcpy(&alignment, &x, sizeof alignment);
+        }
         set(name, raw(type) + raw(x));
     }
     void add(const std::string& name, const std::string& value) {
