@@ -101,7 +101,7 @@ int main(int argc, char** argv) {
         CLI::App app{"Texts to a file of token ids"};
         app.add_option("texts", o.texts, "files of text, or folders of them")->required();
         app.add_option("--tokenizer", o.tokenizer,
-                       "a tokenizer.json of Hugging Face's tokenizers, or a folder that has one")
+                       "a tokenizer.json of Hugging Face's tokenizers, a folder that has one, or a GGUF file")
             ->required();
         app.add_option("--out", o.out, "the file to write: llm.c's format, which train_gpt --tokens reads")->required();
         app.add_option("--behind-each", o.behind_each, "a token to put behind each text, such as <|endoftext|>");

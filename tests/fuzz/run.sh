@@ -14,14 +14,15 @@ flags=(-std=c++20 -g1 -I "$root/include")
 if [[ ${1:-} == --fuzz ]]; then
     command -v clang++ >/dev/null 2>&1 || { echo "skipped: there is no clang++"; exit 77; }
     clang++ "${flags[@]}" -O2 -fsanitize=fuzzer,address "$here/libfuzzer.cpp" -pthread -o "$work/fuzzer"
-    for name in safetensors index npy manifest idx tokens config gguf tokenizer chat; do
+    for seeds in "$here"/seeds/*; do  # a folder for each target
+        name=${seeds##*/}
         if [[ ${3:-$name} != "$name" ]]; then continue; fi
         mkdir -p "$work/corpus_$name"
         echo "$name"
         # Without the stacks of allocations, which take time: an input with a finding can be run again with them.
         HALFTONE_FUZZ=$name ASAN_OPTIONS=malloc_context_size=0:quarantine_size_mb=16 "$work/fuzzer" -runs="${2:-1000000}" -seed=1 \
             -max_len=8192 -rss_limit_mb=4096 -print_final_stats=1 -artifact_prefix="$PWD/$name-" "$work/corpus_$name" \
-            "$here/seeds/$name" 2>&1 | tail -n 12
+            "$seeds" 2>&1 | tail -n 12
     done
 else
     "${CXX:-c++}" "${flags[@]}" -fsanitize=address,undefined -fno-sanitize-recover=all -O0 -I "$root/tests" \

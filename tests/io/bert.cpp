@@ -48,22 +48,9 @@ std::vector<float> values_below(const ht::store& parameters, const std::string& 
     return all;
 }
 
-void has_tensors_of(const std::filesystem::path& saved, const std::filesystem::path& first) {
-    const ht::tensor_files ours(saved), theirs(first);
-    REQUIRE(ours.tensors().size() == theirs.tensors().size());
-    for (const ht::tensor_info& t : theirs.tensors()) {
-        CAPTURE(t.name);
-        const ht::tensor_info* const o = ours.find(t.name);
-        REQUIRE(o != nullptr);
-        CHECK(o->shape == t.shape);
-        CHECK(ht::detail::have_equal_values(ours, *o, theirs, t));
-    }
-}
-
 /// $HALFTONE_SAVED_BERTS keeps the folders, which golden/bert.py --compare reads by transformers.
 std::filesystem::path kept_or(const support::temporary_folder& temporary) {
-    const char* const kept = std::getenv("HALFTONE_SAVED_BERTS");
-    return kept != nullptr ? std::filesystem::path(kept) : temporary.path();
+    return pretrained_checks::kept_or("HALFTONE_SAVED_BERTS", temporary);
 }
 
 TEST_CASE("bert folders: a classifier is transformers', and a saved folder has its tensors") {
@@ -83,7 +70,7 @@ TEST_CASE("bert folders: a classifier is transformers', and a saved folder has i
     for (const bool is_like : {true, false}) {
         const auto saved = kept_or(temporary) / (is_like ? "like" : "new") / "classifier";
         ht::save_pretrained(model, saved, {.like = is_like ? folders / "classifier" : ""});
-        has_tensors_of(saved, folders / "classifier");
+        pretrained_checks::has_tensors_of(saved, folders / "classifier");
         classifier again{device, ht::read_bert_config(saved), 2};
         ht::load_pretrained(again, saved);
         CHECK(values_of(again.parameters()) == values_of(model.parameters()));
@@ -111,7 +98,7 @@ TEST_CASE("bert folders: the encoder of a model of one's own is a BertModel, fro
             const auto saved = kept_or(temporary) / (is_like ? "like" : "new") / "base";
             ht::save_pretrained(model.parameters(), model.bert, saved,
                                 {.like = is_like ? folders / name : "", .max_shard_bytes = is_like ? 4096u : 1000000u});
-            has_tensors_of(saved, folders / "base");
+            pretrained_checks::has_tensors_of(saved, folders / "base");
         }
     }
     // A new head over a pretrained encoder: of another number of classes than the folder's.

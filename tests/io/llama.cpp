@@ -48,21 +48,12 @@ void is_as_transformers_saved_it(const std::string& name, ht::extent window = 0)
     // And back: the tensors of the first folder, in one file or several, and its configuration. $HALFTONE_SAVED_LLAMAS keeps the
     // folders, which golden/llama.py --compare reads by transformers.
     const support::temporary_folder temporary;
-    const char* const kept = std::getenv("HALFTONE_SAVED_LLAMAS");
-    const std::filesystem::path folder = kept != nullptr ? std::filesystem::path(kept) : temporary.path();
+    const std::filesystem::path folder = pretrained_checks::kept_or("HALFTONE_SAVED_LLAMAS", temporary);
     for (const bool is_like : {true, false}) {
         const std::filesystem::path saved = folder / (is_like ? "like" : "new") / name;
         ht::save_pretrained(model, saved,
                             {.like = is_like ? folders / name : "", .max_shard_bytes = is_like ? 4096u : 1000000u});
-        const ht::tensor_files ours(saved), theirs(folders / name);
-        REQUIRE(ours.tensors().size() == theirs.tensors().size());
-        for (const ht::tensor_info& t : theirs.tensors()) {
-            CAPTURE(t.name);
-            const ht::tensor_info* const o = ours.find(t.name);
-            REQUIRE(o != nullptr);
-            CHECK(o->shape == t.shape);
-            CHECK(ht::detail::have_equal_values(ours, *o, theirs, t));
-        }
+        pretrained_checks::has_tensors_of(saved, folders / name);
         if (is_like) CHECK(nlohmann::json::parse(text_of(saved / "config.json")).contains("initializer_range"));
         const ht::nn::llama_config again = ht::read_llama_config(saved, {.sliding_window = window});
         ht::detail::check_llama_folder(saved / "config.json", c, Norm == ht::nn::qk_norm::rms, window);

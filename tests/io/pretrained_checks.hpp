@@ -4,6 +4,7 @@
 /// with changes.
 #pragma once
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -11,9 +12,12 @@
 #include <utility>
 #include <vector>
 
+#include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
 #include <halftone/error.hpp>
+#include <halftone/io/pretrained/folder.hpp>
+#include <halftone/io/tensor_files.hpp>
 #include <halftone/io/weights.hpp>
 
 #include "support/temporary_folder.hpp"
@@ -46,6 +50,23 @@ inline std::vector<float> values_of(const ht::store& parameters) {
         all.insert(all.end(), values.begin(), values.end());
     }
     return all;
+}
+/// Whether a folder that halftone saved has the tensors of another: names, shapes and values.
+inline void has_tensors_of(const std::filesystem::path& saved, const std::filesystem::path& first) {
+    const ht::tensor_files ours(saved), theirs(first);
+    REQUIRE(ours.tensors().size() == theirs.tensors().size());
+    for (const ht::tensor_info& t : theirs.tensors()) {
+        CAPTURE(t.name);
+        const ht::tensor_info* const o = ours.find(t.name);
+        REQUIRE(o != nullptr);
+        CHECK(o->shape == t.shape);
+        CHECK(ht::detail::have_equal_values(ours, *o, theirs, t));
+    }
+}
+/// The folder that an environment variable names, which keeps what a test saves; otherwise the temporary one.
+inline std::filesystem::path kept_or(const char* variable, const support::temporary_folder& temporary) {
+    const char* const kept = std::getenv(variable);
+    return kept != nullptr ? std::filesystem::path(kept) : temporary.path();
 }
 /// A copy of a golden folder whose config.json has another value of a key; null: it lacks the key.
 struct changed_folder {

@@ -98,20 +98,13 @@ struct chat_tokens {
 
 namespace detail {
 
+inline bool is_chat_role(std::string_view role) { return role == "system" || role == "user" || role == "assistant"; }
+
 /// Without white space at both ends, as Python's strip.
 inline std::string_view stripped(std::string_view text) {
     const auto is_blank = [](char32_t c) { return unicode::is_space(c) || (c >= 0x1C && c <= 0x1F); };
-    while (!text.empty()) {
-        const unicode::code_point c = unicode::decode(text.data());
-        if (!is_blank(c.value)) break;
-        text.remove_prefix(static_cast<std::size_t>(c.bytes));
-    }
-    while (!text.empty()) {
-        const unicode::code_point c = unicode::decode_before(text.data() + text.size());
-        if (!is_blank(c.value)) break;
-        text.remove_suffix(static_cast<std::size_t>(c.bytes));
-    }
-    return text;
+    const std::size_t first = unicode::end_of_run(text, 0, is_blank);
+    return text.substr(first, unicode::begin_of_run(text, text.size(), first, is_blank) - first);
 }
 inline std::string_view without_leading_newlines(std::string_view text) {
     return text.substr(std::min(text.find_first_not_of('\n'), text.size()));
@@ -278,7 +271,7 @@ inline chat_text render_chat(chat_template of, std::span<const chat_message> mes
     if (messages.empty()) fail<data_error>("chat: there are no messages");
     for (std::size_t i = 0; i < messages.size(); ++i) {
         const chat_message& m = messages[i];
-        if (m.role != "system" && m.role != "user" && m.role != "assistant")
+        if (!detail::is_chat_role(m.role))
             fail<data_error>("chat: message ", i, " has the role ", detail::shown(m.role),
                              "; expected system, user or assistant");
         for (const std::string& text : {m.content, m.reasoning_content.value_or("")}) {

@@ -93,7 +93,7 @@ class chat_line_reader {
                     fail<data_error>(where_, ": ", of, " has ", unknown, ", which halftone does not render");
             }
             chat_message m{text(list[i], of, "role"), text(list[i], of, "content")};
-            if (m.role != "system" && m.role != "user" && m.role != "assistant")
+            if (!is_chat_role(m.role))
                 fail<data_error>(where_, ": ", of, ".role is ", shown(m.role), "; expected system, user or assistant");
             if (list[i].contains("reasoning_content") && !list[i]["reasoning_content"].is_null())
                 m.reasoning_content = text(list[i], of, "reasoning_content");

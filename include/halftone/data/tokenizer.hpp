@@ -97,8 +97,9 @@ class tokenizer {
         return found == parts_->ids.end() ? std::nullopt : std::optional(found->second);
     }
     /// A token as it is spelt in the file; empty if there is none of this id.
-    const std::string& token(std::int32_t id) const {
-        return id >= 0 && id < size() ? parts_->tokens[static_cast<std::size_t>(id)] : parts_->no_token;
+    std::string_view token(std::int32_t id) const {
+        if (id < 0 || id >= size()) return {};
+        return parts_->tokens[static_cast<std::size_t>(id)];
     }
     /// Whether an id is that of a special token, which decode_options::skip_special_tokens leaves out.
     bool is_special(std::int32_t id) const {
@@ -158,7 +159,7 @@ class decode_stream {
     /// The text that is certain with this id: bytes of an incomplete character wait for the next.
     std::string operator()(std::int32_t id) {
         const auto& parts = *tokenizer_.parts_;
-        const std::string& token = text_of(id);
+        const std::string token(text_of(id));
         std::string text;
         if (token.empty() || (options_.skip_special_tokens && tokenizer_.is_special(id))) return text;
         if (parts.decoder.by == detail::token_decoder::kind::bytes) {
@@ -182,7 +183,7 @@ class decode_stream {
 
   private:
     /// What a token is spelt as for the decoder: an added one as it is looked for.
-    const std::string& text_of(std::int32_t id) const {
+    std::string_view text_of(std::int32_t id) const {
         const auto added = tokenizer_.parts_->added_by_id.find(id);
         return added == tokenizer_.parts_->added_by_id.end() ? tokenizer_.token(id) : added->second->text;
     }

@@ -67,9 +67,9 @@ class added_token_finder {
             at = last;
             if (token->special && !special) continue;
             if (token->single_word && touches_word(text, first, last, categories)) continue;
-            if (token->takes_left) first = without_spaces_before(text, first, done);
+            if (token->takes_left) first = unicode::begin_of_run(text, first, done, unicode::is_space);
             if (token->takes_right)
-                last = spaces_end = last < spaces_end ? spaces_end : without_spaces_after(text, last);
+                last = spaces_end = last < spaces_end ? spaces_end : unicode::end_of_run(text, last, unicode::is_space);
             if (done < first) piece(text.substr(done, first - done));
             found(*token);
             done = last;
@@ -108,23 +108,6 @@ class added_token_finder {
         return (first != 0 && categories.is_of_word(unicode::decode_before(text.data() + first).value)) ||
                (last != text.size() && categories.is_of_word(unicode::decode(text.data() + last).value));
     }
-    static std::size_t without_spaces_before(std::string_view text, std::size_t at, std::size_t least) {
-        while (at > least) {
-            const unicode::code_point c = unicode::decode_before(text.data() + at);
-            if (!unicode::is_space(c.value)) break;
-            at -= static_cast<std::size_t>(c.bytes);
-        }
-        return at;
-    }
-    static std::size_t without_spaces_after(std::string_view text, std::size_t at) {
-        while (at != text.size()) {
-            const unicode::code_point c = unicode::decode(text.data() + at);
-            if (!unicode::is_space(c.value)) break;
-            at += static_cast<std::size_t>(c.bytes);
-        }
-        return at;
-    }
-
     bool empty_ = true;
     std::bitset<65536> begins_{};                            ///< by the first two bytes
     std::bitset<256> ends_with_{};                           ///< tokens of one byte

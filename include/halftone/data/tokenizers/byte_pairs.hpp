@@ -28,10 +28,12 @@ namespace detail {
 class byte_alphabet {
   public:
     byte_alphabet() {
+        bytes_.fill(-1);
         char32_t next = 0x100;
         for (unsigned byte = 0; byte < 256; ++byte) {
             const bool printable = (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte != 0xAD);
             characters_[byte] = printable ? byte : next++;
+            bytes_[characters_[byte]] = static_cast<std::int16_t>(byte);
         }
     }
     char32_t operator[](unsigned char byte) const { return characters_[byte]; }
@@ -40,9 +42,9 @@ class byte_alphabet {
         std::string result;
         for (const char *at = token.data(), *const end = at + token.size(); at != end;) {
             const unicode::code_point c = unicode::decode(at);
-            const auto found = std::find(characters_.begin(), characters_.end(), c.value);
-            if (found == characters_.end()) return std::nullopt;
-            result += static_cast<char>(static_cast<unsigned char>(found - characters_.begin()));
+            const std::int16_t byte = c.value < bytes_.size() ? bytes_[c.value] : std::int16_t{-1};
+            if (byte < 0) return std::nullopt;
+            result += static_cast<char>(static_cast<unsigned char>(byte));
             at += c.bytes;
         }
         return result;
@@ -50,6 +52,7 @@ class byte_alphabet {
 
   private:
     std::array<char32_t, 256> characters_{};
+    std::array<std::int16_t, 0x144> bytes_{};  ///< by character, -1 for one that stands for none
 };
 
 /// What merging a pair of tokens gives, and how early.

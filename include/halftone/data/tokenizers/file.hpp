@@ -172,8 +172,7 @@ class tokenizer_file {
             if (blank != text.npos && text.find(' ', blank + 1) == text.npos)
                 return {text.substr(0, blank), text.substr(blank + 1)};
         }
-        fail<data_error>(where_, ": model.merges[", number, "] is ",
-                         shown(merge.dump(-1, ' ', false, json::error_handler_t::replace)), "; expected two tokens");
+        refuse(sentence("model.merges[", number, ']'), merge, "two tokens");
     }
     /// The ids of bytes, and the tokens that are bytes.
     void read_bytes() {

@@ -40,7 +40,6 @@ struct tokenizer_parts {
     text_splitter splitter{};
     std::variant<byte_pairs, word_pieces> model;
     std::vector<std::string> tokens{};  ///< by id; empty where there is none
-    std::string no_token{};
     std::unordered_map<std::string, std::int32_t> ids{};
     std::vector<added_token> added{};
     std::unordered_map<std::int32_t, const added_token*> added_by_id{};

@@ -167,6 +167,27 @@ inline bool is_space(char32_t c) {
            c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
+/// Where the characters before `at` begin that are all of a kind; `least` at the smallest.
+template <class Belongs>
+std::size_t begin_of_run(std::string_view text, std::size_t at, std::size_t least, const Belongs& belongs) {
+    while (at > least) {
+        const code_point c = decode_before(text.data() + at);
+        if (!belongs(c.value)) break;
+        at -= static_cast<std::size_t>(c.bytes);
+    }
+    return at;
+}
+/// Where the characters from `at` on end that are all of a kind.
+template <class Belongs>
+std::size_t end_of_run(std::string_view text, std::size_t at, const Belongs& belongs) {
+    while (at != text.size()) {
+        const code_point c = decode(text.data() + at);
+        if (!belongs(c.value)) break;
+        at += static_cast<std::size_t>(c.bytes);
+    }
+    return at;
+}
+
 /// The category of each code point: 1.1 MB.
 class categories {
   public:
