@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Times greedy generation of GPTs with a key-value cache on the CPU: tokens a second of one text, and of eight at once.
+/// Times greedy generation with a key-value cache on the CPU, of GPT-2 and of a Qwen2 of half a billion parameters: tokens a second of
+/// one text, and of eight at once.
 ///
 ///     bench_generate --json generate.json --torch python3        // compared with PyTorch, and with transformers where it is installed
-///     bench_generate --tiny                                      // a small model: seconds
+///     bench_generate --tiny                                      // small models: seconds
 ///
 /// One run takes prompts of various lengths, around `prompt` tokens, and makes `new` tokens of each; weights are random.
 /// PyTorch's contenders have their own caches and the weights in the type of the row. The rate counts the weights, which each
 /// step reads once in the policy's type, the prompts' step as well; the peak is that of a copy.
 #include <random>
+#include <utility>
+#include <variant>
 
 #include <halftone/amp.hpp>
+#include <halftone/nn/llama.hpp>
 
 #include <support/program.hpp>
 
@@ -22,31 +26,66 @@ using ids = std::vector<std::int32_t>;
 
 struct shape {
     const char* name;
-    ht::nn::gpt_config model;
+    std::variant<ht::nn::gpt_config, ht::nn::llama_config> model;
+    extent vocabulary;
+    double parameters;
     extent batch, prompt, made;
 
-    double parameters() const {
-        const auto w = static_cast<double>(model.width);
-        return static_cast<double>(model.vocabulary) * w + model.layers * (12 * w * w + 13 * w) + 2 * w;
-    }
     double tokens() const { return static_cast<double>(batch * made); }
     std::string text() const {
         return std::string(name) + " B=" + std::to_string(batch) + " P=" + std::to_string(prompt) + " N=" + std::to_string(made);
     }
 };
 
-/// GPT-2 with its 50,257 tokens padded to 50,304; or a model of bytes.
+shape of_gpt(const char* name, const ht::nn::gpt_config& m, extent batch, extent prompt, extent made) {
+    const auto w = static_cast<double>(m.width);
+    return {name, m, m.vocabulary, static_cast<double>(m.vocabulary) * w + m.layers * (12 * w * w + 13 * w) + 2 * w,
+            batch, prompt, made};
+}
+shape of_qwen2(const char* name, const ht::nn::llama_config& m, extent batch, extent prompt, extent made) {
+    const auto w = static_cast<double>(m.hidden_size), inner = static_cast<double>(m.intermediate_size),
+               qkv = w + 2 * w * static_cast<double>(m.num_key_value_heads) / static_cast<double>(m.num_attention_heads);
+    return {name, m, m.vocab_size,
+            static_cast<double>(m.vocab_size) * w +
+                m.num_hidden_layers * (qkv * w + qkv + w * w + 3 * w * inner + 2 * w) + w,
+            batch, prompt, made};
+}
+
+/// GPT-2 with its 50,257 tokens padded to 50,304, and Qwen2-0.5B; or models of bytes.
 std::vector<shape> shapes(bool tiny) {
     const ht::nn::gpt_config small{.vocabulary = 256, .context = 64, .layers = 2, .heads = 2, .width = 64},
         gpt2{.vocabulary = 50304, .context = 1024, .layers = 12, .heads = 12, .width = 768};
-    if (tiny) return {{"2x64", small, 1, 8, 16}, {"2x64", small, 8, 8, 16}};
-    return {{"GPT-2 124M", gpt2, 1, 64, 64}, {"GPT-2 124M", gpt2, 8, 64, 64}};
+    const ht::nn::llama_config small_qwen{.vocab_size = 256,
+                                          .hidden_size = 64,
+                                          .intermediate_size = 160,
+                                          .num_hidden_layers = 2,
+                                          .num_attention_heads = 4,
+                                          .num_key_value_heads = 2,
+                                          .rope_theta = 1e6,
+                                          .tie_word_embeddings = true,
+                                          .attention_bias = true},
+        qwen2{.vocab_size = 151936,
+              .hidden_size = 896,
+              .intermediate_size = 4864,
+              .num_hidden_layers = 24,
+              .num_attention_heads = 14,
+              .num_key_value_heads = 2,
+              .max_position_embeddings = 1024,
+              .rope_theta = 1e6,
+              .tie_word_embeddings = true,
+              .attention_bias = true};
+    std::vector<shape> all;
+    for (const extent batch : {1, 8}) {
+        all.push_back(tiny ? of_gpt("2x64", small, batch, 8, 16) : of_gpt("GPT-2 124M", gpt2, batch, 64, 64));
+        all.push_back(tiny ? of_qwen2("Qwen2 2x64", small_qwen, batch, 8, 16) : of_qwen2("Qwen2-0.5B", qwen2, batch, 64, 64));
+    }
+    return all;
 }
 
 /// Prompts of `prompt` tokens, less up to a quarter of them.
 std::vector<ids> prompts_of(const shape& s) {
     std::mt19937 engine(1);
-    std::uniform_int_distribution<std::int32_t> any(0, static_cast<std::int32_t>(s.model.vocabulary - 1));
+    std::uniform_int_distribution<std::int32_t> any(0, static_cast<std::int32_t>(s.vocabulary - 1));
     std::vector<ids> all;
     for (extent i = 0; i < s.batch; ++i) {
         all.emplace_back(static_cast<std::size_t>(s.prompt - i * s.prompt / (4 * s.batch)));
@@ -56,28 +95,51 @@ std::vector<ids> prompts_of(const shape& s) {
 }
 
 template <class P>
-void run_case(const bench::session& with, const shape& s, const char* policy, const char* dtype, double bytes) {
+ht::nn::gpt<P> make(ht::cpu& device, const ht::nn::gpt_config& c) {
+    return {device, c};
+}
+template <class P>
+ht::nn::llama<P> make(ht::cpu& device, const ht::nn::llama_config& c) {
+    return {device, c};
+}
+bench::json described(const ht::nn::gpt_config& m) {
+    return {{"layers", m.layers}, {"heads", m.heads}, {"width", m.width}, {"vocabulary", m.vocabulary}, {"context", m.context}};
+}
+bench::json described(const ht::nn::llama_config& m) {
+    return {{"layers", m.num_hidden_layers},       {"heads", m.num_attention_heads},
+            {"width", m.hidden_size},              {"kv_heads", m.num_key_value_heads},
+            {"intermediate", m.intermediate_size}, {"vocabulary", m.vocab_size},
+            {"context", m.max_position_embeddings}};
+}
+/// What PyTorch's side calls the model: its own code exists for GPTs alone.
+std::vector<std::pair<const char*, const char*>> peers(const ht::nn::gpt_config&) {
+    return {{"generate", "torch"}, {"generate_gpt2", "transformers"}};
+}
+std::vector<std::pair<const char*, const char*>> peers(const ht::nn::llama_config&) {
+    return {{"generate_qwen2", "transformers"}};
+}
+
+template <class P, class Config>
+void run_case(const bench::session& with, const shape& s, const Config& c, const char* policy, const char* dtype, double bytes) {
     const bench::case_name name{"generate", s.text(), policy};
     if (!with.report.wants(name)) return;
-    const ht::nn::gpt<P> model{with.device, s.model};
+    const auto model = make<P>(with.device, c);
     const auto prompts = prompts_of(s);
     ht::inference eval{with.device};
     std::vector<bench::contender> all;
     all.push_back(bench::local("halftone", [&] { model.generate(eval, prompts, {.max_new_tokens = s.made}); }));
-    const auto& m = s.model;
-    const bench::json work{{"layers", m.layers},   {"heads", m.heads}, {"width", m.width}, {"vocabulary", m.vocabulary},
-                           {"context", m.context}, {"dtype", dtype},   {"new", s.made},    {"prompts", prompts}};
-    for (const char* op : {"generate", "generate_transformers"}) {
-        bench::json question = work;
+    bench::json question = described(c);
+    question.update(bench::json{{"dtype", dtype}, {"new", s.made}, {"prompts", prompts}});
+    for (const auto& [op, engine] : peers(c)) {
         question["op"] = op;
         try {
-            with.add_torch(all, question, std::string(op) == "generate" ? "torch" : "transformers");
+            with.add_torch(all, question, engine);
         } catch (const std::runtime_error& e) {
             std::printf("  left out: %s\n", e.what());
         }
     }
     const auto timings = bench::compare(all, with.o);
-    with.report.add(name, timings, static_cast<double>(s.made) * s.parameters() * bytes, "GB/s", with.peaks.copy_bytes,
+    with.report.add(name, timings, static_cast<double>(s.made) * s.parameters * bytes, "GB/s", with.peaks.copy_bytes,
                     "copy_bytes_per_second");
     for (const auto& t : timings) std::printf("  %8.1f tokens/s: %s\n", s.tokens() / t.seconds, t.engine.c_str());
     std::fflush(stdout);
@@ -91,12 +153,16 @@ int main(int argc, char** argv) {
     o.rounds = 5;
     bool tiny = false;
     CLI::App app{"Times generation with a key-value cache on the CPU, compared with PyTorch's."};
-    app.add_flag("--tiny", tiny, "a model of 2 layers of width 64 in place of GPT-2");
+    app.add_flag("--tiny", tiny, "models of 2 layers of width 64 in place of GPT-2 and Qwen2");
     return bench::run_program("bench_generate", app, o, argc, argv, [&](const bench::session& with) {
         with.report.note("work", "bytes: the parameters in the policy's type, once for each step of new tokens");
         for (const shape& s : shapes(tiny)) {
-            run_case<ht::amp_bf16>(with, s, "bf16", "bfloat16", 2);
-            run_case<ht::full_fp32>(with, s, "fp32", "float32", 4);
+            if (const auto* const gpt = std::get_if<ht::nn::gpt_config>(&s.model)) {
+                run_case<ht::amp_bf16>(with, s, *gpt, "bf16", "bfloat16", 2);
+                run_case<ht::full_fp32>(with, s, *gpt, "fp32", "float32", 4);
+            } else {
+                run_case<ht::pure_bf16>(with, s, std::get<ht::nn::llama_config>(s.model), "bf16", "bfloat16", 2);
+            }
         }
     });
 }

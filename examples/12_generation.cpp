@@ -107,7 +107,7 @@ void lesson(auto& device) {
 
     // ht::generate repeats this until a text ends. Without a temperature it takes the most likely token.
     const std::vector<ids> prompts{ids(all.begin(), all.begin() + 2), ids(all.begin(), all.begin() + 13)};
-    for (const ids& more : ht::generate(eval, model, prompts, {.max_new_tokens = 50, .eos = '.'}))
+    for (const ids& more : ht::generate(eval, model, prompts, {.max_new_tokens = 50, .eos = {'.'}}))
         std::printf("... %s\n", std::string(more.begin(), more.end()).c_str());
     // Prints: ...  be, or not to be, that is the question.
     // Prints: ...  to be, that is the question.

@@ -115,17 +115,34 @@ def generate(q):
     return Generator(q, getattr(torch, q["dtype"]))
 
 
-def generate_transformers(q):
-    """The same by transformers' GPT2LMHeadModel.generate."""
-    import transformers
-
-    config = transformers.GPT2Config(vocab_size=q["vocabulary"], n_positions=q["context"], n_embd=q["width"],
-                                     n_layer=q["layers"], n_head=q["heads"], bos_token_id=0, eos_token_id=None, pad_token_id=0)
-    model = transformers.GPT2LMHeadModel(config).to(getattr(torch, q["dtype"])).eval()
+def by_transformers(model, q):
+    """Greedy tokens of prompts padded on the left, by transformers' generate."""
+    model = model.to(getattr(torch, q["dtype"])).eval()
     longest = max(len(p) for p in q["prompts"])
     tokens = torch.tensor([[0] * (longest - len(p)) + p for p in q["prompts"]])
     mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in q["prompts"]])
     return lambda: model.generate(tokens, attention_mask=mask, max_new_tokens=q["new"], do_sample=False)
+
+
+def generate_gpt2(q):
+    """The same as generate by transformers' GPT2LMHeadModel."""
+    import transformers
+
+    config = transformers.GPT2Config(vocab_size=q["vocabulary"], n_positions=q["context"], n_embd=q["width"],
+                                     n_layer=q["layers"], n_head=q["heads"], bos_token_id=0, eos_token_id=None, pad_token_id=0)
+    return by_transformers(transformers.GPT2LMHeadModel(config), q)
+
+
+def generate_qwen2(q):
+    """{layers, heads, kv_heads, width, intermediate, vocabulary, context, dtype, prompts, new}: by transformers' Qwen2ForCausalLM."""
+    import transformers
+
+    config = transformers.Qwen2Config(vocab_size=q["vocabulary"], hidden_size=q["width"], intermediate_size=q["intermediate"],
+                                      num_hidden_layers=q["layers"], num_attention_heads=q["heads"],
+                                      num_key_value_heads=q["kv_heads"], max_position_embeddings=q["context"],
+                                      rope_parameters={"rope_type": "default", "rope_theta": 1e6}, tie_word_embeddings=True,
+                                      bos_token_id=0, eos_token_id=None, pad_token_id=0)
+    return by_transformers(transformers.Qwen2ForCausalLM(config), q)
 
 
 def parameters_of(count):
@@ -168,4 +185,4 @@ def sgd(q):
 
 
 OPS = {"train_step": train_step, "adamw": adamw, "clip": clip, "sgd": sgd, "generate": generate,
-       "generate_transformers": generate_transformers}
+       "generate_gpt2": generate_gpt2, "generate_qwen2": generate_qwen2}

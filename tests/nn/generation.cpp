@@ -103,19 +103,104 @@ TEST_CASE("generate: a user-defined model; the token that ends a text; empty inp
     CHECK(texts[0].size() == 12);
     CHECK(ht::generate(eval, plain_model{model}, prompts, {.max_new_tokens = 12}) == texts);
 
-    // The first text ends where its fifth token comes for the first time; the second goes on, or ends there, too.
-    const std::int32_t end = texts[0][4];
+    // Each text ends where one of two tokens comes for the first time: the first text's fifth and the second one's third.
+    const ids ends{texts[0][4], texts[1][2]};
     auto ended = texts;
     for (ids& text : ended) {
-        const auto found = std::find(text.begin(), text.end(), end);
+        const auto found = std::find_first_of(text.begin(), text.end(), ends.begin(), ends.end());
         if (found != text.end()) text.erase(found + 1, text.end());
     }
-    CHECK(model.generate(eval, prompts, {.max_new_tokens = 12, .eos = end}) == ended);
+    REQUIRE(ended[0].size() < 12);
+    REQUIRE(ended[1].size() < 12);
+    CHECK(model.generate(eval, prompts, {.max_new_tokens = 12, .eos = ends}) == ended);
 
     CHECK(model.generate(eval, prompts, {.max_new_tokens = 0}) == std::vector<ids>(2));
     CHECK(model.generate(eval, std::vector<ids>{}, {}).empty());
     // As many tokens as the context holds.
     CHECK(model.generate(eval, prompts, {.max_new_tokens = 29})[0].size() == 29);
+}
+
+TEST_CASE("generate: tokens are told as they are chosen, and a text ends where the program says so") {
+    ht::cpu device{{.threads = 1}};
+    const lively<ht::nn::gpt<ht::full_fp32>> model(device, gpt_of(32));
+    ht::inference eval{device};
+    const std::vector<ids> prompts{{1, 2, 3}, {4}, {5, 6}};
+    auto texts = model.generate(eval, prompts, {.max_new_tokens = 12});
+    std::vector<ids> told(3);
+    std::vector<std::size_t> order;
+    model.generate(eval, prompts, {.max_new_tokens = 12}, [&](std::size_t i, std::int32_t token) {
+        order.push_back(i);
+        told[i].push_back(token);
+    });
+    CHECK(told == texts);
+    CHECK(std::vector<std::size_t>(order.begin(), order.begin() + 6) == std::vector<std::size_t>{0, 1, 2, 0, 1, 2});
+
+    // The second text ends behind its fourth token; the others do not notice.
+    int of_second = 0;
+    texts[1].resize(4);
+    CHECK(model.generate(eval, prompts, {.max_new_tokens = 12},
+                         [&](std::size_t i, std::int32_t) { return i != 1 || ++of_second < 4; }) == texts);
+}
+
+/// Calls of generate that share a cache give what calls without one do. `computed`: what the model computed, beyond the new tokens.
+template <class Model>
+struct counting_model {
+    const Model& inner;
+    mutable extent computed = 0;
+
+    auto next_logits(auto&& ctx, const ht::const_view<std::int32_t, 2>& tokens, const ht::packed& rows) const {
+        computed += tokens.shape()[1];
+        return inner.next_logits(ctx, tokens, rows);
+    }
+    extent context() const { return inner.context(); }
+};
+
+TEST_CASE("generate with a prompt_cache: the tokens without one; only what is new is computed") {
+    ht::cpu device{{.threads = 2}};
+    const lively<ht::nn::llama<ht::amp_bf16>> model(device, llama_of(80));
+    ht::inference eval{device};
+    for (const auto type : {ht::cache_type::as_computed, ht::cache_type::int8}) {
+        const counting_model<ht::nn::llama<ht::amp_bf16>> counted{model};
+        ht::prompt_cache cache{device, 2, 80, type};
+        const auto check = [&](const std::vector<ids>& prompts, extent most, extent computed) {
+            const ht::generation_options o{.max_new_tokens = most, .temperature = 1.1, .seed = 3, .cache = type};
+            const auto alone = model.generate(eval, prompts, o);
+            counted.computed = 0;
+            CHECK(ht::generate(eval, counted, cache, prompts, o) == alone);
+            CHECK(counted.computed == computed);
+            return alone;
+        };
+        std::vector<ids> prompts{{1, 2, 3}, {4, 5}};
+        const auto made = check(prompts, 5, 3 + 2 + 2 * 4);
+        CHECK(cache.length(0) == 7);
+        // A turn more: what has keys already, the last of the made tokens not, is kept.
+        for (std::size_t i = 0; i < 2; ++i) {
+            prompts[i].insert(prompts[i].end(), made[i].begin(), made[i].end());
+            prompts[i].insert(prompts[i].end(), {20, 21});
+        }
+        check(prompts, 3, 2 * 3 + 2 * 2);
+        check(prompts, 3, 2 * 1 + 2 * 2);  // again: the last token alone
+        // One text is another from its fourth token on, the other one is shorter.
+        prompts[0][3] = (prompts[0][3] + 1) % vocabulary, prompts[1].resize(3);
+        check(prompts, 2, static_cast<extent>(prompts[0].size()) - 3 + 1 + 2 * 1);
+        // A program that ends a text, and one that throws: nothing of an unfinished call is kept.
+        ht::generate(eval, counted, cache, prompts, {.max_new_tokens = 9}, [](std::size_t, std::int32_t) { return false; });
+        CHECK(cache.length(0) == static_cast<extent>(prompts[0].size()));
+        CHECK_THROWS_AS(ht::generate(eval, counted, cache, prompts, {.max_new_tokens = 9},
+                                     [](std::size_t, std::int32_t) { throw 1; }),
+                        int);
+        CHECK(cache.length(0) == 0);
+        check(prompts, 2, static_cast<extent>(prompts[0].size()) + 3 + 2 * 1);
+        cache.clear();
+        CHECK(cache.length(1) == 0);
+        CHECK(cache.bytes() > 0);
+    }
+    ht::prompt_cache small{device, 1, 4};
+    CHECK_THROWS_WITH_AS(ht::generate(eval, model, small, std::vector<ids>{{1}, {2}}),
+                         "generate: 2 prompts, and a cache of 1", ht::argument_error);
+    CHECK_THROWS_WITH_AS(ht::generate(eval, model, small, std::vector<ids>{{1, 2, 3}}, {.max_new_tokens = 3}),
+                         "generate: prompts and new tokens need 5 places; the cache has 4", ht::argument_error);
+    CHECK_THROWS_AS(small.length(1), ht::argument_error);
 }
 
 TEST_CASE("generate: invalid prompts and options") {

@@ -143,7 +143,7 @@ std::vector<ids> by_recomputation(Device& device, const Model& model, const std:
             for (const auto& x : last) logits.push_back(static_cast<float>(x));
             text.push_back(ht::sample_token(logits, o, static_cast<std::uint64_t>(o.first_sequence) + i,
                                             static_cast<std::uint32_t>(text.size())));
-            if (text.back() == o.eos) break;
+            if (std::find(o.eos.begin(), o.eos.end(), text.back()) != o.eos.end()) break;
         }
         all.emplace_back(text.begin() + begin, text.end());
     }

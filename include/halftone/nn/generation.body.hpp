@@ -11,7 +11,7 @@ namespace detail {
 
 HALFTONE_OUT_OF_LINE generation::generation(std::span<const std::vector<std::int32_t>> prompts, const generation_options& o,
                               extent most)
-    : options_(o), prompts_(prompts), new_tokens_(prompts.size()) {
+    : options_(o), prompts_(prompts), texts_(prompts.begin(), prompts.end()), computed_(prompts.size(), 0) {
     check_generation(o);
     extent longest = 0;
     for (std::size_t i = 0; i < prompts.size(); ++i) {
@@ -29,17 +29,34 @@ HALFTONE_OUT_OF_LINE generation::generation(std::span<const std::vector<std::int
     capacity_ = std::max<extent>(1, longest + o.max_new_tokens - 1);
 }
 
+HALFTONE_OUT_OF_LINE key_value_cache& generation::take(prompt_cache& cache) {
+    if (cache.sequences() != sequences())
+        fail<argument_error>("generate: ", sequences(), " prompts, and a cache of ", cache.sequences());
+    if (cache.capacity() < capacity_)
+        fail<argument_error>("generate: prompts and new tokens need ", capacity_, " places; the cache has ", cache.capacity());
+    const texts kept = std::exchange(cache.tokens_, texts(cache.tokens_.size()));
+    for (std::size_t i = 0; i < texts_.size(); ++i) {
+        // The prompt's last token is computed again: its logits are not kept.
+        const auto last = texts_[i].end() - 1;
+        const auto end = std::mismatch(texts_[i].begin(), last, kept[i].begin(), kept[i].end()).first;
+        computed_[i] = static_cast<std::size_t>(end - texts_[i].begin());
+        cache.cache_.truncate(static_cast<extent>(i), static_cast<extent>(computed_[i]));
+    }
+    return cache.cache_;
+}
+
+HALFTONE_OUT_OF_LINE void generation::give_back(prompt_cache& cache) {
+    for (std::size_t i = 0; i < texts_.size(); ++i)
+        cache.tokens_[i].assign(texts_[i].begin(), texts_[i].begin() + static_cast<std::ptrdiff_t>(computed_[i]));
+}
+
 HALFTONE_OUT_OF_LINE void generation::begin_step() {
     tokens_.clear(), offsets_.assign(1, 0);
     auto next = going_on_.begin();
-    for (std::size_t i = 0; i < prompts_.size(); ++i) {
+    for (std::size_t i = 0; i < texts_.size(); ++i) {
         if (next != going_on_.end() && *next == i) {
-            const auto& made = new_tokens_[i];
-            if (made.empty()) {
-                tokens_.insert(tokens_.end(), prompts_[i].begin(), prompts_[i].end());
-            } else {
-                tokens_.push_back(made.back());
-            }
+            tokens_.insert(tokens_.end(), texts_[i].begin() + static_cast<std::ptrdiff_t>(computed_[i]), texts_[i].end());
+            computed_[i] = texts_[i].size();
             ++next;
         }
         offsets_.push_back(static_cast<std::int32_t>(tokens_.size()));
@@ -47,11 +64,19 @@ HALFTONE_OUT_OF_LINE void generation::begin_step() {
 }
 
 HALFTONE_OUT_OF_LINE bool generation::take_row(std::size_t i, std::span<const float> logits) {
-    const std::size_t position = prompts_[i].size() + new_tokens_[i].size();
+    const std::size_t position = texts_[i].size();
     const std::uint64_t number = static_cast<std::uint64_t>(options_.first_sequence) + i;
     const std::int32_t token = sample_token(logits, options_, number, static_cast<std::uint32_t>(position));
-    new_tokens_[i].push_back(token);
-    return token != options_.eos && static_cast<extent>(new_tokens_[i].size()) < options_.max_new_tokens;
+    texts_[i].push_back(token);
+    return std::find(options_.eos.begin(), options_.eos.end(), token) == options_.eos.end() &&
+           static_cast<extent>(texts_[i].size() - prompts_[i].size()) < options_.max_new_tokens;
+}
+
+HALFTONE_OUT_OF_LINE generation::texts generation::result() const {
+    texts made;
+    for (std::size_t i = 0; i < texts_.size(); ++i)
+        made.emplace_back(texts_[i].begin() + static_cast<std::ptrdiff_t>(prompts_[i].size()), texts_[i].end());
+    return made;
 }
 
 }  // namespace detail

@@ -7,6 +7,9 @@
 ///     const std::vector<std::vector<std::int32_t>> prompts{{10, 20, 30}, {40}};
 ///     auto texts = model.generate(eval, prompts, {.max_new_tokens = 64});                         // greedy
 ///     auto texts = ht::generate(eval, model, prompts, {.temperature = 0.8, .top_p = 0.95, .seed = 1});      // any model
+///     ht::generate(eval, model, prompts, {.eos = {2}}, [&](std::size_t text, std::int32_t token) { ... });  // as they come
+///     ht::prompt_cache cache{device, 1, model.context()};
+///     ht::generate(eval, model, cache, prompts);                   // again with longer prompts: only what is new is computed
 ///
 /// A model has these functions:
 ///
@@ -19,8 +22,8 @@
 ///
 /// The first step takes all prompts, concatenated in one row; each further step takes one token of every sequence that
 /// has not ended. The tokens of a sequence depend only on its prompt, the options and its index: to the last bit they
-/// are those of a full recomputation, whatever the other prompts are; with keys and values in eight bits, those of a
-/// recomputation with a new cache in eight bits (tensor/key_value_cache.hpp).
+/// are those of a full recomputation, whatever the other prompts are and whatever a cache has kept; with keys and values
+/// in eight bits, those of a recomputation with a new cache in eight bits (tensor/key_value_cache.hpp).
 #pragma once
 
 #include <type_traits>
@@ -33,6 +36,38 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 
 namespace detail {
+class generation;
+}
+
+/// The keys and values of texts, kept from one call of generate to the next: of a prompt that begins as the text before did,
+/// such as a conversation with one turn more, only the rest is computed. What differs is computed again, so that the tokens
+/// are those without a cache. It serves one model: clear() it when the model's parameters have changed.
+class prompt_cache {
+  public:
+    /// Room for `sequences` texts of up to `capacity` tokens, in the memory of the device, which must outlive the cache.
+    /// Throws argument_error.
+    template <class Device>
+    prompt_cache(Device& device, extent sequences, extent capacity, cache_type type = cache_type::as_computed)
+        : cache_{device, sequences, capacity, type}, tokens_(static_cast<std::size_t>(cache_.sequences())) {}
+
+    extent sequences() const { return cache_.sequences(); }
+    extent capacity() const { return cache_.capacity(); }
+    /// How many tokens of a text are kept. Throws argument_error for a sequence out of range.
+    extent length(extent sequence) const {
+        cache_.length(sequence);  // checks the range
+        return static_cast<extent>(tokens_[static_cast<std::size_t>(sequence)].size());
+    }
+    std::size_t bytes() const { return cache_.bytes(); }  ///< of the keys and values of all layers
+    /// Forgets all texts; the memory stays allocated.
+    void clear() { tokens_.assign(tokens_.size(), {}); }
+
+  private:
+    friend class detail::generation;
+    key_value_cache cache_;
+    std::vector<std::vector<std::int32_t>> tokens_;  // those whose keys and values are in the cache
+};
+
+namespace detail {
 
 /// The sequences so far, and the tokens that the next step takes.
 class generation {
@@ -42,9 +77,14 @@ class generation {
     /// most: the number of tokens in the model's context. Throws argument_error.
     generation(std::span<const std::vector<std::int32_t>> prompts, const generation_options& o, extent most);
 
-    extent sequences() const { return static_cast<extent>(prompts_.size()); }
+    extent sequences() const { return static_cast<extent>(texts_.size()); }
     extent capacity() const { return capacity_; }
     bool is_done() const { return going_on_.empty(); }
+
+    /// Takes over what a cache has of the prompts; until give_back the cache has no texts. Returns its keys and values.
+    /// Throws argument_error for a cache that is too small.
+    key_value_cache& take(prompt_cache& cache);
+    void give_back(prompt_cache& cache);
 
     /// Computes the tokens of the next step and the offsets of all sequences in them; both stay valid until the
     /// following call.
@@ -52,20 +92,29 @@ class generation {
     const_view<std::int32_t, 2> tokens() const { return {tokens_.data(), {1, static_cast<extent>(tokens_.size())}}; }
     const_view<std::int32_t, 1> offsets() const { return {offsets_.data(), {static_cast<extent>(offsets_.size())}}; }
 
-    /// Takes the logits of the next tokens, (sequences that have not ended, vocabulary).
-    template <class T>
-    void take(const host_tensor<T, 2>& logits) {
+    /// Takes the logits of the next tokens, (sequences that have not ended, vocabulary), and calls on_token(sequence, token)
+    /// for each, which may end its text.
+    template <class T, class OnToken>
+    void take(const host_tensor<T, 2>& logits, OnToken& on_token) {
         std::vector<float> row(static_cast<std::size_t>(logits.shape()[1]));
         std::vector<std::size_t> rest;
         for (std::size_t r = 0; r < going_on_.size(); ++r) {
             for (std::size_t j = 0; j < row.size(); ++j)
                 row[j] = static_cast<float>(logits(static_cast<extent>(r), static_cast<extent>(j)));
-            if (take_row(going_on_[r], row)) rest.push_back(going_on_[r]);
+            const std::size_t i = going_on_[r];
+            bool goes_on = take_row(i, row);
+            if constexpr (std::is_convertible_v<decltype(on_token(i, std::int32_t{})), bool>) {
+                if (!on_token(i, texts_[i].back())) goes_on = false;
+            } else {
+                on_token(i, texts_[i].back());
+            }
+            if (goes_on) rest.push_back(i);
         }
         going_on_ = std::move(rest);
     }
 
-    texts result() { return std::move(new_tokens_); }
+    /// The new tokens.
+    texts result() const;
 
   private:
     /// Appends the next token of sequence i; returns whether the sequence continues.
@@ -73,10 +122,15 @@ class generation {
 
     generation_options options_;
     std::span<const std::vector<std::int32_t>> prompts_;
-    texts new_tokens_;
+    texts texts_;                        // the prompts, and what follows them
+    std::vector<std::size_t> computed_;  // how many tokens of each text have keys and values
     std::vector<std::size_t> going_on_;  // in ascending order
     extent capacity_;
     std::vector<std::int32_t> tokens_, offsets_;
+};
+
+struct no_listener {
+    void operator()(std::size_t, std::int32_t) const {}
 };
 
 /// The logits after the last token of each document that has tokens, by the model's next_logits or selected from those
@@ -93,29 +147,54 @@ auto next_logits_of(Context&& context, const Model& model, const const_view<std:
     }
 }
 
-}  // namespace detail
-
-/// Generates tokens that continue each prompt: options.max_new_tokens, or fewer if options.eos is generated, which is
-/// then the last one. Runs in inference contexts. If there are no prompts the result is empty; if max_new_tokens is 0
-/// it has empty sequences. Throws argument_error for options out of range, an empty prompt, a prompt that is too long
-/// for the context together with the requested tokens, a token outside the vocabulary, and logits with a NaN. Source:
-/// transformers' model.generate, which also returns the prompts.
+/// The prompts' generation so far, within the model's context.
 template <class Context, class Model>
-std::vector<std::vector<std::int32_t>> generate(Context&& context, const Model& model,
-                                                std::span<const std::vector<std::int32_t>> prompts,
-                                                const generation_options& options = {}) {
+generation begin_generation(Context&&, const Model& model, std::span<const std::vector<std::int32_t>> prompts,
+                            const generation_options& options) {
     static_assert(!std::remove_cvref_t<Context>::records,
                   "halftone: generate records nothing: call it in an inference context, ht::inference eval{device}");
     extent most = 2147483647;
     if constexpr (requires { model.context(); }) most = model.context();
-    detail::generation texts(prompts, options, most);
-    auto& device = context.root().device();
-    key_value_cache cache{device, texts.sequences(), texts.capacity(), options.cache};
+    return {prompts, options, most};
+}
+
+/// Computes until no text goes on.
+template <class Context, class Model, class OnToken>
+void run_generation(Context&& context, const Model& model, generation& texts, key_value_cache& cache, OnToken& on_token) {
     while (!texts.is_done()) {
         texts.begin_step();
-        const auto logits = detail::next_logits_of(context, model, texts.tokens(), packed{texts.offsets(), &cache});
-        texts.take(to_host(device, logits));
+        const auto logits = next_logits_of(context, model, texts.tokens(), packed{texts.offsets(), &cache});
+        texts.take(to_host(context.root().device(), logits), on_token);
     }
+}
+
+}  // namespace detail
+
+/// Generates tokens that continue each prompt: options.max_new_tokens, or fewer if one of options.eos is generated, which is
+/// then the last one. Calls on_token(index of the prompt, token) for each token as it is chosen; if that returns a bool, false
+/// ends the text behind this token. Runs in inference contexts. If there are no prompts the result is empty; if max_new_tokens
+/// is 0 it has empty sequences. Throws argument_error for options out of range, an empty prompt, a prompt that is too long
+/// for the context together with the requested tokens, a token outside the vocabulary, and logits with a NaN. Source:
+/// transformers' model.generate, which also returns the prompts.
+template <class Context, class Model, class OnToken = detail::no_listener>
+std::vector<std::vector<std::int32_t>> generate(Context&& context, const Model& model,
+                                                std::span<const std::vector<std::int32_t>> prompts,
+                                                const generation_options& options = {}, OnToken&& on_token = {}) {
+    detail::generation texts = detail::begin_generation(context, model, prompts, options);
+    key_value_cache cache{context.root().device(), texts.sequences(), texts.capacity(), options.cache};
+    detail::run_generation(context, model, texts, cache, on_token);
+    return texts.result();
+}
+
+/// The same with a cache that keeps keys and values for the next call, in its own type in place of options.cache. Also throws
+/// argument_error if there are not as many prompts as the cache has sequences, or one is too long for it.
+template <class Context, class Model, class OnToken = detail::no_listener>
+std::vector<std::vector<std::int32_t>> generate(Context&& context, const Model& model, prompt_cache& cache,
+                                                std::span<const std::vector<std::int32_t>> prompts,
+                                                const generation_options& options = {}, OnToken&& on_token = {}) {
+    detail::generation texts = detail::begin_generation(context, model, prompts, options);
+    detail::run_generation(context, model, texts, texts.take(cache), on_token);
+    texts.give_back(cache);
     return texts.result();
 }
 

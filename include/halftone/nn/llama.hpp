@@ -151,10 +151,10 @@ class llama : public model {
     /// The largest number of tokens in a sequence.
     extent context() const { return config_.max_position_embeddings; }
     /// Generates tokens that continue the prompts: ht::generate.
-    template <class Context>
+    template <class Context, class OnToken = halftone::detail::no_listener>
     auto generate(Context&& ctx, std::span<const std::vector<std::int32_t>> prompts,
-                  const generation_options& options = {}) const {
-        return halftone::generate(ctx, *this, prompts, options);
+                  const generation_options& options = {}, OnToken&& on_token = {}) const {
+        return halftone::generate(ctx, *this, prompts, options, on_token);
     }
 
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.embed_, self.h_, self.norm_, self.head_); }

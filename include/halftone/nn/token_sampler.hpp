@@ -22,7 +22,6 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -42,7 +41,7 @@ struct generation_options {
     extent top_k = 0;            ///< the number of most probable tokens that are drawn from; 0: all
     double top_p = 1;            ///< the probability of the most probable tokens that are drawn from, above 0 and at most 1
     std::uint64_t seed = 0;
-    std::optional<std::int32_t> eos = std::nullopt;  ///< the token that ends a text; the result includes it
+    std::vector<std::int32_t> eos{};  ///< tokens that end a text; the result includes the one that does
     extent first_sequence = 0;  ///< the index of the first prompt, if the prompts are a part of a list: draws depend on it
     cache_type cache = cache_type::as_computed;  ///< how keys and values are stored (tensor/key_value_cache.hpp)
 };
