@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How the programs here notice Ctrl-C and SIGTERM: they end at the next boundary, and a second signal ends them at once.
+/// How the programs here notice Ctrl-C and SIGTERM: what they do ends at the next boundary, and a second signal ends them at once.
 #pragma once
 
 #include <atomic>
@@ -20,4 +20,14 @@ inline void note_signals() {
 #if defined(SIGBREAK)
     std::signal(SIGBREAK, note_signal);  // Ctrl-Break on Windows, whose programs get no SIGTERM from others
 #endif
+}
+
+/// Signals end the program at once again. Returns the one that was noticed, or 0.
+inline int forget_signals() {
+    std::signal(SIGINT, SIG_DFL);
+    std::signal(SIGTERM, SIG_DFL);
+#if defined(SIGBREAK)
+    std::signal(SIGBREAK, SIG_DFL);
+#endif
+    return received_signal.exchange(0);
 }

@@ -10,16 +10,18 @@
 
 #include "command_line.hpp"
 
+/// A GPU. Throws exit_with(3) if there is none.
+inline std::unique_ptr<halftone::cuda> begin_gpu() {
+    try {
+        return std::make_unique<halftone::cuda>();
+    } catch (const halftone::error& e) {
+        throw exit_with(3, std::string("--device cuda: ") + e.what());
+    }
+}
+
 /// Calls f with a GPU, or throws exit_with(3) if there is none.
 template <class Function>
 auto with_gpu(const Function& f) {
-    const auto begin = [] {
-        try {
-            return std::make_unique<halftone::cuda>();
-        } catch (const halftone::error& e) {
-            throw exit_with(3, std::string("--device cuda: ") + e.what());
-        }
-    };
-    const auto device = begin();
+    const auto device = begin_gpu();
     return f(*device);
 }

@@ -18,6 +18,7 @@
 #include <halftone/data/data_loader.hpp>
 #include <halftone/data/length_buckets.hpp>
 #include <halftone/data/packing.hpp>
+#include <halftone/data/read_chat_template.hpp>
 
 #include "support/temporary_folder.hpp"
 
@@ -74,6 +75,49 @@ std::string message_of(const std::function<void()>& f) {
         return e.what();
     }
     return "no error";
+}
+
+TEST_CASE("chat: a model's template is known by the texts of its program") {
+    using of = ht::chat_template;
+    const auto known = ht::recognize_chat_template;
+    CHECK(known("{{ '<|im_start|>' + message.role }}") == of::chatml);
+    CHECK(known("{% if enable_thinking %}<|im_start|>") == of::qwen3);
+    CHECK(known("<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.") == of::qwen2_5);
+    CHECK(!known("<|im_start|>system\nYou are a helpful assistant"));
+    CHECK(known("<|start_header_id|>") == of::llama3);
+    CHECK(known("<|start_header_id|>Cutting Knowledge Date, 26 Jul 2024") == of::llama3_1);
+    CHECK(known("strftime_now or 26 Jul 2024: <|start_header_id|>Cutting Knowledge Date") == of::llama3_2);
+    CHECK(!known("<|start_header_id|>Cutting Knowledge Date"));
+    CHECK(known("{{ '[INST]' + message.content + '[/INST]' }}") == of::mistral);
+    CHECK(!known("{{ '[INST] ' + message.content + ' [/INST]' }}"));
+    CHECK(!known("### Question"));
+    for (const auto& [name, value] : ht::chat_templates) {
+        const ht::chat_text turn = ht::render_chat(value, std::vector<ht::chat_message>{{"user", "a"}, {"assistant", "b"}});
+        const std::string end(ht::end_of_turn(value));
+        CHECK(!end.empty());
+        CHECK(turn.text().find("b" + end) != std::string::npos);
+    }
+}
+
+TEST_CASE("chat: a model's template from its folder") {
+    const support::temporary_folder folder;
+    const auto read = [&] { return ht::read_chat_template(folder.path()); };
+    CHECK(!read());
+    folder.write("tokenizer_config.json", R"({"model_max_length": 8})");
+    CHECK(!read());
+    folder.write("tokenizer_config.json", R"({"chat_template": "<|im_start|>"})");
+    CHECK(read() == ht::chat_template::chatml);
+    folder.write("tokenizer_config.json", R"({"chat_template": [{"name": "tool_use", "template": "<|im_start|>"},
+                                              {"name": "default", "template": "<|start_header_id|>"}]})");
+    CHECK(read() == ht::chat_template::llama3);
+    folder.write("tokenizer_config.json", R"({"chat_template": [1, {"name": "default"}]})");
+    CHECK(!read());
+    folder.write("chat_template.jinja", "<|im_start|> enable_thinking");
+    CHECK(read() == ht::chat_template::qwen3);
+    folder.write("chat_template.jinja", "### Question");
+    CHECK(message_of([&] { read(); }) ==
+          "chat: " + folder.path().string() + " has a template that is none of those halftone renders; name chatml, llama3, "
+          "llama3.1, llama3.2, qwen2.5, qwen3 or mistral if it is the same text");
 }
 
 TEST_CASE("chat: what a message spells ends no turn, and answers are its text and the token behind it") {

@@ -226,10 +226,9 @@ inline void gguf(const std::uint8_t* bytes, std::size_t size) {
 inline void chat(const std::uint8_t* bytes, std::size_t size) {
     const ht::chat_line line = ht::parse_chat_line("line", text_of(bytes, size));
     if (line.messages.empty()) return;
-    for (const char* const name : {"chatml", "llama3", "llama3.1", "llama3.2", "qwen2.5", "qwen3", "mistral"}) {
+    for (const auto& [name, of] : ht::chat_templates) {
         try {
-            const ht::chat_text rendered =
-                ht::render_chat(ht::chat_template_of(name), line.messages, {.add_generation_prompt = true});
+            const ht::chat_text rendered = ht::render_chat(of, line.messages, {.add_generation_prompt = true});
             if (rendered.text().empty()) __builtin_trap();
         } catch (const ht::data_error&) {
         }

@@ -141,6 +141,7 @@ std::vector<ids> by_recomputation(Device& device, const Model& model, const std:
             const auto last = row_of(logits_of_text(device, model, text, o.cache), static_cast<extent>(text.size()) - 1);
             std::vector<float> logits;
             for (const auto& x : last) logits.push_back(static_cast<float>(x));
+            ht::detail::penalize_repetition(logits, text, o.repetition_penalty);
             text.push_back(ht::sample_token(logits, o, static_cast<std::uint64_t>(o.first_sequence) + i,
                                             static_cast<std::uint32_t>(text.size())));
             if (std::find(o.eos.begin(), o.eos.end(), text.back()) != o.eos.end()) break;
@@ -157,7 +158,7 @@ void check_generation(Device& device, const Model& model, extent new_tokens,
     ht::inference eval{device};
     const std::vector<ids> prompts{{1, 2, 3}, {9}, {36, 5, 5, 5, 0, 17, 20, 8, 30}};
     for (ht::generation_options o :
-         {ht::generation_options{.max_new_tokens = new_tokens},
+         {ht::generation_options{.max_new_tokens = new_tokens, .repetition_penalty = 1.3},
           ht::generation_options{.max_new_tokens = new_tokens, .temperature = 1.2, .top_k = 20, .top_p = 0.95, .seed = 4}}) {
         o.cache = type;
         const auto want = by_recomputation(device, model, prompts, o), got = model.generate(eval, prompts, o);

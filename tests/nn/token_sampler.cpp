@@ -109,6 +109,15 @@ TEST_CASE("token_sampler: draws follow from seed, sequence and position") {
     CHECK(ht::sample_token(equal, {.top_k = 2, .top_p = 0.5}, 0, 0) == 1);
 }
 
+TEST_CASE("token_sampler: what the text has already becomes less likely, once however often it came") {
+    std::vector<float> logits{3, -2, 0, 5};
+    const ids text{0, 1, 1, 0, 2, 7, -1};
+    ht::detail::penalize_repetition(logits, text, 1.5);
+    CHECK(logits == std::vector<float>{2, -3, 0, 5});
+    ht::detail::penalize_repetition(logits, text, 1);
+    CHECK(logits == std::vector<float>{2, -3, 0, 5});
+}
+
 TEST_CASE("token_sampler: options out of range, and logits of which nothing can be chosen") {
     const std::vector<float> logits{0, 1, 2}, none, with_nan{0, std::nanf(""), 2}, infinite{0, infinity}, nothing{-infinity};
     const auto choose = [](const std::vector<float>& row, const ht::generation_options& o) { ht::sample_token(row, o, 0, 0); };
@@ -119,6 +128,8 @@ TEST_CASE("token_sampler: options out of range, and logits of which nothing can 
     CHECK_THROWS_WITH_AS(choose(logits, {.top_p = 0}), "generate: top_p is 0; expected more than 0, and at most 1",
                          ht::argument_error);
     CHECK_THROWS_AS(choose(logits, {.top_p = 1.5}), ht::argument_error);
+    CHECK_THROWS_WITH_AS(choose(logits, {.repetition_penalty = 0}),
+                         "generate: repetition_penalty is 0; expected more than 0", ht::argument_error);
     CHECK_THROWS_AS(choose(none, {}), ht::argument_error);
     CHECK_THROWS_WITH_AS(choose(with_nan, {}), "generate: the logit of token 1 is NaN", ht::argument_error);
     CHECK_THROWS_WITH_AS(choose(infinite, {.temperature = 1}), "generate: the largest logit, of token 1, is inf",

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <ctime>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
@@ -48,20 +49,50 @@ enum class chat_template {
     mistral,   ///< Mistral with the tokenizer Tekken, version 3 (Mistral Nemo)
 };
 
-/// The template of this name: "chatml", "llama3", "llama3.1", "llama3.2", "qwen2.5", "qwen3" or "mistral". Throws argument_error for
-/// others.
-inline chat_template chat_template_of(std::string_view name) {
-    constexpr std::pair<std::string_view, chat_template> known[] = {
-        {"chatml", chat_template::chatml},     {"llama3", chat_template::llama3},
-        {"llama3.1", chat_template::llama3_1}, {"llama3.2", chat_template::llama3_2},
-        {"qwen2.5", chat_template::qwen2_5},   {"qwen3", chat_template::qwen3},
-        {"mistral", chat_template::mistral},
-    };
-    for (const auto& [of, value] : known) {
-        if (name == of) return value;
+/// The templates by their names.
+inline constexpr std::pair<std::string_view, chat_template> chat_templates[] = {
+    {"chatml", chat_template::chatml},     {"llama3", chat_template::llama3},   {"llama3.1", chat_template::llama3_1},
+    {"llama3.2", chat_template::llama3_2}, {"qwen2.5", chat_template::qwen2_5}, {"qwen3", chat_template::qwen3},
+    {"mistral", chat_template::mistral},
+};
+
+namespace detail {
+
+/// The names of all templates, as they stand in a sentence.
+inline std::string names_of_chat_templates() {
+    std::string names;
+    for (const auto& [name, value] : chat_templates) {
+        const bool is_last = &name == &std::end(chat_templates)[-1].first;
+        names += sentence(names.empty() ? "" : is_last ? " or " : ", ", name);
     }
-    fail<argument_error>("chat_template_of: ", name,
-                         "; expected chatml, llama3, llama3.1, llama3.2, qwen2.5, qwen3 or mistral");
+    return names;
+}
+
+}  // namespace detail
+
+/// The template of this name, one of ht::chat_templates. Throws argument_error for others.
+inline chat_template chat_template_of(std::string_view name) {
+    for (const auto& [known, value] : chat_templates) {
+        if (name == known) return value;
+    }
+    fail<argument_error>("chat_template_of: ", name, "; expected ", detail::names_of_chat_templates());
+}
+
+/// The token that ends an answer.
+inline std::string_view end_of_turn(chat_template of) {
+    switch (of) {
+        case chat_template::chatml:
+        case chat_template::qwen2_5:
+        case chat_template::qwen3:
+            return "<|im_end|>";
+        case chat_template::llama3:
+        case chat_template::llama3_1:
+        case chat_template::llama3_2:
+            return "<|eot_id|>";
+        case chat_template::mistral:
+            return "</s>";
+    }
+    return {};
 }
 
 /// How a conversation is rendered, with the names of transformers' apply_chat_template.
@@ -153,7 +184,9 @@ class chat_renderer {
     }
 
   private:
-    void token(const char* name, bool is_answer = false) { text_.pieces.push_back({name, true, is_answer}); }
+    void token(std::string_view name, bool is_answer = false) {
+        text_.pieces.push_back({std::string(name), true, is_answer});
+    }
     void text(std::string_view text, bool is_answer = false) {
         if (!text.empty()) text_.pieces.push_back({std::string(text), false, is_answer});
     }
@@ -177,7 +210,7 @@ class chat_renderer {
         text(role);
         text("\n");
         text(content, is_answer);
-        token("<|im_end|>", is_answer);
+        token(end_of_turn(of_), is_answer);
         text("\n");
     }
     /// Qwen3 keeps its thoughts behind the last question only, and there the last message has one, if only an empty one.
@@ -218,13 +251,13 @@ class chat_renderer {
             llama_header("system");
             text("Cutting Knowledge Date: December 2023\nToday Date: " + date + "\n\n");
             if (has_system) text(stripped(messages_[0].content));
-            token("<|eot_id|>");
+            token(end_of_turn(of_));
             first = has_system ? 1 : 0;
         }
         for (const chat_message& m : messages_.subspan(first)) {
             llama_header(m.role);
             text(stripped(m.content), is_answer(m));
-            token("<|eot_id|>", is_answer(m));
+            token(end_of_turn(of_), is_answer(m));
         }
         if (options_.add_generation_prompt) llama_header("assistant");
     }
@@ -246,7 +279,7 @@ class chat_renderer {
                                  "; expected user and assistant in turn behind a system message");
             if (m.role == "assistant") {
                 text(m.content, is_answer(m));
-                token("</s>", is_answer(m));
+                token(end_of_turn(of_), is_answer(m));
                 continue;
             }
             token("[INST]");

@@ -63,7 +63,8 @@ HALFTONE_OUT_OF_LINE void generation::begin_step() {
     }
 }
 
-HALFTONE_OUT_OF_LINE bool generation::take_row(std::size_t i, std::span<const float> logits) {
+HALFTONE_OUT_OF_LINE bool generation::take_row(std::size_t i, std::span<float> logits) {
+    penalize_repetition(logits, texts_[i], options_.repetition_penalty);
     const std::size_t position = texts_[i].size();
     const std::uint64_t number = static_cast<std::uint64_t>(options_.first_sequence) + i;
     const std::int32_t token = sample_token(logits, options_, number, static_cast<std::uint32_t>(position));

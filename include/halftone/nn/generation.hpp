@@ -118,7 +118,7 @@ class generation {
 
   private:
     /// Appends the next token of sequence i; returns whether the sequence continues.
-    bool take_row(std::size_t i, std::span<const float> logits);
+    bool take_row(std::size_t i, std::span<float> logits);
 
     generation_options options_;
     std::span<const std::vector<std::int32_t>> prompts_;
@@ -186,7 +186,7 @@ std::vector<std::vector<std::int32_t>> generate(Context&& context, const Model& 
     return texts.result();
 }
 
-/// The same with a cache that keeps keys and values for the next call, in its own type in place of options.cache. Also throws
+/// Generates with a cache that keeps keys and values for the next call, in its own type in place of options.cache. Also throws
 /// argument_error if there are not as many prompts as the cache has sequences, or one is too long for it.
 template <class Context, class Model, class OnToken = detail::no_listener>
 std::vector<std::vector<std::int32_t>> generate(Context&& context, const Model& model, prompt_cache& cache,

@@ -22,6 +22,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -40,6 +41,7 @@ struct generation_options {
     double temperature = 0;      ///< divides the logits; 0: the most probable token, without drawing
     extent top_k = 0;            ///< the number of most probable tokens that are drawn from; 0: all
     double top_p = 1;            ///< the probability of the most probable tokens that are drawn from, above 0 and at most 1
+    double repetition_penalty = 1;  ///< divides positive logits, and multiplies others, of tokens that the text has already
     std::uint64_t seed = 0;
     std::vector<std::int32_t> eos{};  ///< tokens that end a text; the result includes the one that does
     extent first_sequence = 0;  ///< the index of the first prompt, if the prompts are a part of a list: draws depend on it
@@ -52,6 +54,10 @@ namespace detail {
 inline constexpr std::uint32_t generation_stream = 0x67656e65;
 
 void check_generation(const generation_options& o);
+
+/// Divides the positive logits of the tokens of a text, its prompt included, by the penalty, and multiplies the others by it
+/// (Keskar et al. 2019). Tokens outside the logits are passed over.
+void penalize_repetition(std::span<float> logits, std::span<const std::int32_t> text, double penalty);
 
 /// The tokens that may be drawn, in the order of ids, and their weights.
 struct token_choice {

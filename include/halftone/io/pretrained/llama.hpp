@@ -45,6 +45,8 @@ struct read_llama_options {
     /// The largest number of tokens in a sequence, at most max_position_embeddings, of which it takes the place; 0: that. The
     /// model has a table of so many positions.
     extent context = 0;
+    /// At most so many tokens in a sequence: a model of fewer positions has those; 0: no limit.
+    extent at_most = 0;
     /// The window that the program gives to every call of the model, as ht::sliding_window. A configuration with another one, of fewer
     /// tokens than the context, is refused.
     extent sliding_window = 0;
@@ -158,6 +160,7 @@ inline nn::llama_config read_llama_config(const std::filesystem::path& path, con
         fail<argument_error>("read_llama_config: a context of ", options.context, "; expected at most the ",
                              c.max_position_embeddings, " of ", where);
     if (options.context != 0) c.max_position_embeddings = options.context;
+    if (options.at_most > 0) c.max_position_embeddings = std::min(c.max_position_embeddings, options.at_most);
     (is_gguf ? &detail::check_llama_window<gguf_error>
              : &detail::check_llama_window<safetensors_error>)(where, there, c.max_position_embeddings,
                                                                options.sliding_window);

@@ -155,15 +155,16 @@ template <class Compute, class T>
 inline constexpr int square_pairs = std::is_same_v<T, bfloat16> && contains<Compute, T> ? 2 : 1;
 
 /// sums (Rows, 1 vector) += a (Rows, k), from column p on, times a whole square of b (k, 1 vector), whose columns are
-/// column_stride elements apart.
+/// column_stride elements apart. A later square, at `ahead`, is prefetched: processors prefetch few of so many streams by
+/// themselves.
 template <class Compute, int Rows, class T>
-HALFTONE_INLINE void multiply_square(const float* const* a, extent p, const T* b, extent column_stride, f32* sums) {
+HALFTONE_INLINE void multiply_square(const float* const* a, extent p, const T* b, const T* ahead, extent column_stride,
+                                     f32* sums) {
     constexpr int lanes = f32::lanes;
     f32 square[lanes];  // (columns, k), transposed to (k, columns)
 #pragma GCC unroll 16
     for (int r = 0; r < lanes; ++r) {
-        // Columns to come: processors prefetch few of so many streams by themselves.
-        __builtin_prefetch(b + (r + 2 * lanes) * column_stride, 0, 2);
+        __builtin_prefetch(ahead + r * column_stride);
         if constexpr (square_pairs<Compute, T> == 2) {
             square[r] = load(reinterpret_cast<const float*>(b + r * column_stride));
         } else {
@@ -196,6 +197,7 @@ HALFTONE_INLINE void multiply_part_of_square(const float* const* a, extent p, co
 template <class Compute, int Rows, class T>
 void fma_small_m_by_columns(const small_m_product<float, T>& product, extent column_stride) {
     constexpr int lanes = f32::lanes, depth = lanes * square_pairs<Compute, T>;
+    constexpr extent lookahead = 512 / sizeof(T);  // in k; what is beyond it is of the next columns
     const auto to = [&](int i) __attribute__((always_inline)) {
         return product.c + product.row_for(i) * product.c_stride;
     };
@@ -210,8 +212,10 @@ void fma_small_m_by_columns(const small_m_product<float, T>& product, extent col
 #pragma GCC unroll 8
         for (int i = 0; i < Rows; ++i) sums[i] = load(to(i) + j);
         extent p = 0;
-        for (; p + depth <= k && wide >= lanes; p += depth)
-            multiply_square<Compute, Rows>(a, p, from + p, column_stride, sums);
+        for (; p + depth <= k && wide >= lanes; p += depth) {
+            const extent ahead = p + lookahead < k ? p + lookahead : p + lookahead - k + lanes * column_stride;
+            multiply_square<Compute, Rows>(a, p, from + p, from + ahead, column_stride, sums);
+        }
         for (; p < k; p += lanes) {
             const int n = static_cast<int>(k - p < lanes ? k - p : lanes);
             multiply_part_of_square<Compute, Rows>(a, p, from + p, column_stride, wide, n, sums);
