@@ -3,4 +3,6 @@
 
 #include "load.hpp"
 
-std::unique_ptr<language_model> load_full_fp32(const model_options& o) { return load_on_cpu<ht::full_fp32>(o); }
+std::unique_ptr<language_model> load_full_fp32(const model_options& o) {
+    return load<ht::full_fp32>(std::make_unique<ht::cpu>(ht::cpu_options{.threads = o.threads}), o);
+}

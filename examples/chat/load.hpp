@@ -67,8 +67,3 @@ std::unique_ptr<language_model> load(std::unique_ptr<Device> device, const model
     if (type == "qwen3") return made(std::type_identity<ht::nn::qwen3<P>>{}, config);
     return made(std::type_identity<ht::nn::llama<P>>{}, config);
 }
-
-template <class P>
-std::unique_ptr<language_model> load_on_cpu(const model_options& o) {
-    return load<P>(std::make_unique<ht::cpu>(ht::cpu_options{.threads = o.threads}), o);
-}

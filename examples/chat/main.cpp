@@ -13,6 +13,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <iomanip>
 #include <iostream>
 #include <optional>
 #include <string>
@@ -144,7 +145,7 @@ class conversation {
         tell(stream.finish());
         std::cout << std::endl;
         if (!options_.is_quiet) {
-            std::cerr << "[" << text.size() << " tokens and the first new one in " << seconds(first - began) << " s";
+            std::cerr << std::setprecision(3) << "[" << text.size() << " tokens and the first new one in " << seconds(first - began) << " s";
             if (made.size() > 1)
                 std::cerr << ", then " << made.size() - 1 << ": "
                           << static_cast<double>(made.size() - 1) / seconds(last - first) << " a second";

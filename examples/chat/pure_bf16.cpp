@@ -3,4 +3,6 @@
 
 #include "load.hpp"
 
-std::unique_ptr<language_model> load_pure_bf16(const model_options& o) { return load_on_cpu<ht::pure_bf16>(o); }
+std::unique_ptr<language_model> load_pure_bf16(const model_options& o) {
+    return load<ht::pure_bf16>(std::make_unique<ht::cpu>(ht::cpu_options{.threads = o.threads}), o);
+}

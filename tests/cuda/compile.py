@@ -56,7 +56,7 @@ EXAMPLES = {"with --full, at most 160": "train_gpt/amp_bf16.cu train_gpt/amp_fp1
             "with --full, at most 40": "03_regression.cpp",
             "with --full, at most 170": "04_loss_scaling.cpp 05_own_model.cpp 06_gradient_penalty.cpp 07_sparse_embeddings.cpp",
             "with --full, at most 20": "own_project/main.cu own_project/one_file.cu",
-            "with --full, at most 120": "chat/gpu.cu",
+            "with --full, at most 200": "chat/gpu.cu",
             "with --full, at most 10": "train_gpt/gpu.cu classify_images/gpu.cu classify_text/gpu.cu"}
 
 mark = collections.namedtuple("mark", "way code most")  # most: the number of kernels
