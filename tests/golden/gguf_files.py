@@ -86,9 +86,7 @@ def factors(config):
     return numpy.array(result, dtype=numpy.float32)
 
 
-def add_metadata(writer, arch, config):
-    import gguf
-
+def add_sizes(writer, arch, config):
     writer.add_block_count(config.num_hidden_layers)
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
@@ -103,6 +101,11 @@ def add_metadata(writer, arch, config):
         writer.add_rope_dimension_count(head)
         writer.add_key_length(head)
         writer.add_value_length(head)
+
+
+def add_letters(writer):
+    import gguf
+
     # A tokenizer of llama.cpp's: a token for each letter, two merges and a control token.
     letters = [chr(ord("a") + i) for i in range(26)]
     tokens = letters + ["Ġ", "th", "the", "Ċ", "<s>", "</s>"]
@@ -133,7 +136,8 @@ def run(case):
     for type_name in TYPES:
         file_type = gguf.GGMLQuantizationType[type_name]
         writer = gguf.GGUFWriter(FILES / f"{case}-{type_name}.gguf", arch)
-        add_metadata(writer, arch, config)
+        add_sizes(writer, arch, config)
+        add_letters(writer)
         yield f"case {case} {type_name}"
         if arch == "llama" and config.rope_parameters["rope_type"] == "llama3":
             writer.add_tensor("rope_freqs.weight", factors(config))
