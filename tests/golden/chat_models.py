@@ -34,7 +34,8 @@ END = "caf\u00e9, \u4e2d\u6587 and \U0001f600: na\u00efve.\nThe end"  # with cha
 CONVERSATIONS = [(None, ["Why is the sky blue?", "And  at night, 1234567 stars?"]), ("Be brief.", ["What is bf16? \u00c7a va, \u4e2d\u6587?"])]
 SIZES = dict(vocab_size=384, hidden_size=32, num_hidden_layers=2, max_position_embeddings=512, intermediate_size=64, num_attention_heads=4,
              num_key_value_heads=2)
-LLAMA3 = dict(rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=128)
+# Frequencies that are kept, that are between, and that are divided by the factor.
+LLAMA3 = dict(rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)
 PLAIN = dict(rope_type="default", rope_theta=1000.0)
 QWEN = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 
