@@ -34,7 +34,7 @@ namespace {
 
 struct options {
     model_options model;
-    std::string device = "cpu", cache = "as_computed", template_name, system;
+    std::string device = "cpu", cache = "as_computed", template_name, system, date;
     std::optional<std::string> prompt;
     bool is_raw = false, is_greedy = false, is_quiet = false, thinks = true;
     ht::extent max_new_tokens = 512;
@@ -118,7 +118,8 @@ class conversation {
             if (text.empty()) throw refused_question("the text has no tokens");
             return text;
         }
-        const ht::chat_options rendered{.add_generation_prompt = true, .enable_thinking = options_.thinks};
+        const ht::chat_options rendered{
+            .add_generation_prompt = true, .enable_thinking = options_.thinks, .date = options_.date};
         return ht::encode_chat(tokenizer_, ht::render_chat(*template_, messages, rendered)).tokens;
     }
 
@@ -218,6 +219,7 @@ int main(int argc, char** argv) {
         app.add_flag("--raw", o.is_raw, "each text is continued as it is, without a template and without those before");
         app.add_option("--template", o.template_name, "how conversations are rendered: " + ht::detail::names_of_chat_templates() +
                                                           "; by default as the model's files say");
+        app.add_option("--date", o.date, "what Llama 3.2 is told, as 26 Jul 2024; by default today's");
         app.add_flag("!--no-thinking", o.thinks, "Qwen3 answers at once");
         app.add_option("--max-new-tokens", o.max_new_tokens, "of an answer")->capture_default_str();
         app.add_flag("--greedy", o.is_greedy, "the most likely tokens; by default as generation_config.json says");

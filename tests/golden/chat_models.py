@@ -39,6 +39,21 @@ LLAMA3 = dict(rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=
 PLAIN = dict(rope_type="default", rope_theta=1000.0)
 QWEN = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 
+# Short templates of our own, which render these conversations as the families' do: that is asserted.
+CHATML = """{%- for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""
+LLAMA = """{{- bos_token + '<|start_header_id|>system<|end_header_id|>\\n\\nCutting Knowledge Date: December 2023\\nToday Date: ' + date_string + '\\n\\n' }}
+{%- if messages[0].role == 'system' %}{{ messages[0].content | trim }}{% set messages = messages[1:] %}{% endif %}{{ '<|eot_id|>' }}
+{%- for m in messages %}{{ '<|start_header_id|>' + m.role + '<|end_header_id|>\\n\\n' + m.content | trim + '<|eot_id|>' }}{% endfor %}
+{%- if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}"""
+OWN = {
+    "qwen2.5": """{%- if messages[0].role != 'system' %}
+{{- '<|im_start|>system\\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\\n' }}{% endif %}""" + CHATML,
+    "qwen3": CHATML + "{% if add_generation_prompt and enable_thinking is false %}{{ '<think>\\n\\n</think>\\n\\n' }}{% endif %}",
+    "llama3.1": "{%- if date_string is not defined %}{% set date_string = '26 Jul 2024' %}{% endif %}" + LLAMA,
+    "llama3.2": "{%- if date_string is not defined %}{% set date_string = strftime_now('%d %b %Y') %}{% endif %}" + LLAMA,
+}
+
 
 def case(arch, config, special, ends, pad, **rest):
     defaults = dict(pattern=None, words=[], normalizer=None, begin=None, end=ends[0], template=None, is_template_in_config=False, samples={},
@@ -63,7 +78,7 @@ CASES = {
 }
 
 
-def make_tokenizer(c, templates, folder):
+def make_tokenizer(c, folder):
     t = Tokenizer(models.BPE(ignore_merges=c.begin is not None))
     if c.normalizer:
         t.normalizer = c.normalizer
@@ -74,7 +89,7 @@ def make_tokenizer(c, templates, folder):
     if c.begin:
         t.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), processors.TemplateProcessing(
             single=f"{c.begin} $A", pair=f"{c.begin} $A {c.begin} $B", special_tokens=[(c.begin, t.token_to_id(c.begin))])])
-    template = templates[chat.TEMPLATES[c.template]] if c.template else None
+    template = OWN.get(c.template)
     transformers.PreTrainedTokenizerFast(tokenizer_object=t, bos_token=c.begin, eos_token=c.end, pad_token=c.pad, chat_template=template,
                                          model_max_length=512, clean_up_tokenization_spaces=False).save_pretrained(folder)
     if c.is_template_in_config:  # as transformers 4 has it
@@ -205,7 +220,20 @@ def write_answers(folder, cases):
     assert json.loads((folder / "answers.json").read_text()) == cases
 
 
-def write_gguf(path, folder, template):
+def check_templates(c, tok, templates, cases):
+    """Our template, and that of llama3.gguf, render the conversations as the family's does."""
+    for case in cases if c.template else ():
+        messages = [{"role": "system", "content": case["system"]}] if case["system"] else []
+        for turn in case["turns"]:
+            messages += [{"role": "user", "content": turn["user"]}, {"role": "assistant", "content": turn["answer"]}]
+        for name in (c.template, "llama3.1") if c.template == "llama3.2" else (c.template,):
+            for many in (messages, messages[:-1]):
+                how = dict(tokenize=False, add_generation_prompt=many is not messages, date_string=DATE)
+                ours, theirs = (tok.apply_chat_template(many, chat_template=t, **how) for t in (OWN[name], templates[chat.TEMPLATES[name]]))
+                assert ours == theirs or many is messages and name == "qwen3", (name, ours, theirs)  # which tells of a last answer's thought
+
+
+def write_gguf(path, folder):
     """llama3's folder as convert_hf_to_gguf.py converts it, but for Llama 3.1's template, which makes the same prompts."""
     import gguf
 
@@ -226,7 +254,7 @@ def write_gguf(path, folder, template):
     writer.add_eos_token_id(special["<|eot_id|>"])
     writer.add_eot_token_id(special["<|eot_id|>"])
     writer.add_eom_token_id(special["<|eom_id|>"])
-    writer.add_chat_template(template)
+    writer.add_chat_template(OWN["llama3.1"])
     writer.add_tensor("rope_freqs.weight", gguf_files.factors(config))
     heads = {"self_attn.q_proj": config.num_attention_heads, "self_attn.k_proj": config.num_key_value_heads}
     for name, tensor in model.state_dict().items():
@@ -244,7 +272,7 @@ def run(name, templates):
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.iterdir():
         path.unlink()
-    make_tokenizer(c, templates, folder)
+    make_tokenizer(c, folder)
     tok = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
     for seed in range(200):
         model = make_model(c, tok, seed)
@@ -265,6 +293,7 @@ def run(name, templates):
         found, error = lowest_gap(folder, c, tok, cases, steps)
         print(f"{name}: seed {seed}, gap {found:.3g}, error of float32 {error:.3g}")
         if found >= 100 * error:
+            check_templates(c, tok, templates, cases)
             return write_answers(folder, cases)
     raise RuntimeError(f"no seed of {name} is good")
 
@@ -278,4 +307,4 @@ if __name__ == "__main__":
     found = chat.templates()
     for name in CASES:
         run(name, found)
-    write_gguf(FOLDER / "llama3.gguf", FOLDER / "llama3", found[chat.TEMPLATES["llama3.1"]])
+    write_gguf(FOLDER / "llama3.gguf", FOLDER / "llama3")

@@ -571,8 +571,12 @@ TEST_CASE("gguf: factors of frequencies are Llama 3's scaling, or refused") {
     CHECK(factors_said({1, 2, 3, 4, 5, 6, 7, 8}).find("; expected the factors of Llama 3's scaling, ") !=
           std::string::npos);
     CHECK(factors_said(std::vector<float>(8, 0)) == "rope_freqs.weight has 0; expected positive numbers");
-    CHECK(factors_said(std::vector<float>(8, 4)).starts_with("rope_freqs.weight has 4 for frequency 0; expected"));
-    CHECK(factors_said(factors_of({.factor = 8, .low_frequency = 1, .high_frequency = 2, .original_context = 128}))
+    // No factor is between, and Llama 3's context would not do: a context is found that gives these.
+    CHECK(factors_said(std::vector<float>(8, 4)) == "4.000000 6.000000");
+    CHECK(factors_said({1, 1, 8, 8, 8, 8, 8, 8}) == "8.000000 167.000000");
+    CHECK(factors_said({1, 1, 1, 1, 1, 1, 1, 8}) == "8.000000 472572.000000");
+    CHECK(factors_said({1, 8, 1, 8, 8, 8, 8, 8}).starts_with("rope_freqs.weight has "));
+    CHECK(factors_said(factors_of({.factor = 8, .low_frequency = 1, .high_frequency = 2, .original_context = 200}))
               .starts_with("rope_freqs.weight has "));
     CHECK(factors_said({1, 1}) == "rope_freqs.weight is F32 (2); expected F32 (8), of the architecture llama");
     CHECK(factors_said(std::vector<float>(8, 1), "qwen2") ==

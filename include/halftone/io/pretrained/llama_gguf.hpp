@@ -17,8 +17,10 @@
 /// and 2 i + 1. Llama 3's scaling of the angles is a tensor, rope_freqs.weight, by which frequencies are divided.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -85,15 +87,23 @@ inline rotary_scaling scaling_of_factors(const std::string& where, const std::ve
     if (std::all_of(factors.begin(), factors.end(), [](float f) { return f == 1; })) return {};
     if (!(s.factor > 0) || !is_finite(s.factor))
         fail<gguf_error>(where, ": ", llama_gguf_factors, " has ", s.factor, "; expected positive numbers");
-    // A factor that is neither 1 nor the last one tells the context; without one any between two frequencies would do, Llama 3's for one.
+    // A factor that is neither 1 nor the last one tells the context. Without one any will do in which the last frequency that is kept
+    // has as many waves as that takes, and the first one that is divided as few: Llama 3's, or the least, or the most.
+    double least = 1, most = std::numeric_limits<double>::infinity();
     for (extent i = 0; i < n; ++i) {
         const auto f = static_cast<double>(factors[static_cast<std::size_t>(i)]);
-        if (f == 1 || f == s.factor || !(f > 0)) continue;
-        const double share = (1 / f - 1 / s.factor) / (1 - 1 / s.factor),
-                     waves = s.low_frequency + share * (s.high_frequency - s.low_frequency);
-        s.original_context = std::round(waves * two_pi / rotary_frequency({.theta = theta}, i, n));
-        break;
+        const double wave = two_pi / rotary_frequency({.theta = theta}, i, n);
+        if (f == 1) {
+            least = std::max(least, std::ceil(s.high_frequency * wave));
+        } else if (f == s.factor) {
+            most = std::min(most, std::floor(s.low_frequency * wave));
+        } else if (f > 0) {
+            const double share = (1 / f - 1 / s.factor) / (1 - 1 / s.factor);
+            least = most = std::round((s.low_frequency + share * (s.high_frequency - s.low_frequency)) * wave);
+            break;
+        }
     }
+    s.original_context = std::max(least, std::min(most, s.original_context));
     for (extent i = 0; i < n; ++i) {
         const double expected = rotary_frequency({.theta = theta}, i, n) / rotary_frequency(angles, i, n);
         // The converter computes in float, 3e-7 off at most for heads of 16 to 128; one token more of 8192 changes factors by 1e-4.
