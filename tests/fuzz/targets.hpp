@@ -29,6 +29,7 @@
 #include <halftone/io/gguf.hpp>
 #include <halftone/io/npy.hpp>
 #include <halftone/io/pretrained.hpp>
+#include <halftone/io/pretrained/generation_options.hpp>
 #include <halftone/io/tensor_files.hpp>
 #include <halftone/optim/optimizer.hpp>
 #include <halftone/scale/grad_scaler.hpp>
@@ -164,6 +165,10 @@ inline void tokens(const std::uint8_t* bytes, std::size_t size) {
 /// A config.json of transformers.
 inline void config(const std::uint8_t* bytes, std::size_t size) {
     const ht::detail::config_reader keys("config.json", text_of(bytes, size));
+    try {
+        static_cast<void>(ht::detail::generation_options_in(keys));
+    } catch (const ht::safetensors_error&) {
+    }
     if (keys.has("model_type") && keys["model_type"] == "gpt2") {
         static_cast<void>(ht::detail::gpt2_config_in(keys));
     } else if (keys.has("model_type") && keys["model_type"] == "bert") {

@@ -56,11 +56,13 @@ TEST_CASE("generation options: of Qwen2.5, of a Llama, and transformers' default
     CHECK(greedy.eos.empty());
 }
 
-TEST_CASE("generation options: without the file the ends are those of config.json, or of a GGUF file's keys") {
+TEST_CASE("generation options: without the file those of config.json; of a GGUF file the ends") {
     const support::temporary_folder folder;
     folder.write("config.json", R"({"model_type": "gpt2", "eos_token_id": 50256, "temperature": 0.3})");
     CHECK(ht::read_generation_options(folder.path()).eos == ids{50256});
     CHECK(ht::read_generation_options(folder.path()).temperature == 0);
+    folder.write("config.json", R"({"model_type": "gpt2", "eos_token_id": 50256, "temperature": 0.3, "do_sample": true})");
+    CHECK(ht::read_generation_options(folder.path()).temperature == 0.3);
     CHECK_THROWS_AS(ht::read_generation_options(folder.path() / "none"), ht::io_error);
 
     using type = ht::gguf_value_type;
