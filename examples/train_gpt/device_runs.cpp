@@ -4,6 +4,7 @@
 
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/exec/cpu/processors.hpp>
+#include <halftone/io/io_error.hpp>
 #include <halftone/ranks/listened.hpp>
 
 #include "device_runs.hpp"
@@ -25,6 +26,20 @@ ht::cpu_options cpu_options_of(const options& o) {
     const int part = o.ranks == 1 ? 0 : std::max(1, ht::detail::usable_processors() / static_cast<int>(o.ranks));
     return {.threads = o.threads != 0 ? o.threads : part,
             .instruction_set = o.isa.empty() ? std::nullopt : std::optional(ht::parse_isa(o.isa.c_str()))};
+}
+
+void export_by(const surroundings& around, const std::function<void()>& write) {
+    const auto told = [&write] {
+        try {
+            write();
+        } catch (const ht::io_error& e) {
+            throw ht::output_error(std::string("--export: ") + e.what());
+        }
+    };
+    if (around.writes != nullptr)
+        (*around.writes)(told);
+    else
+        told();
 }
 
 run_result planned(const task& t, bool chooses_budget) {

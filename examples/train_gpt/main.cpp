@@ -85,7 +85,10 @@ run_result run_told(const task& t, const surroundings& around, run_view& view) {
 
 std::vector<task> tasks_of(const options& o, const training_text& corpus) {
     std::vector<task> tasks;
-    for (const std::string& policy : o.policies) tasks.push_back({policy, o, corpus.view()});
+    for (const std::string& policy : o.policies) {
+        tasks.push_back({policy, o, corpus.view()});
+        if (o.policies.size() > 1 && !o.export_to.empty()) tasks.back().o.export_to /= policy;
+    }
     return tasks;
 }
 
@@ -111,6 +114,7 @@ int train(const options& o, ht::communicator* world) {
     const std::string estimate = estimate_of(tasks), arguments = run_arguments(o, corpus.all_bytes());
     file_writes writes("train_gpt", o.on_write_error);
     reporter report(o, where, arguments, writes);
+    if (!o.export_to.empty()) writes([&o] { ht::output_folder{o.export_to}; });  // that it cannot be made is reported before training
 
     std::cout << where.device << '\n'
               << corpus.view().size() << (corpus.has_ids ? " tokens, " : " bytes of text, ") << o.steps << " steps of "

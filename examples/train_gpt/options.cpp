@@ -8,11 +8,11 @@
 #include <system_error>
 
 #include <halftone/exec/cpu/isa.hpp>
-#include <halftone/io/pretrained/gpt2.hpp>
 #include <halftone/observe/metrics/machine.hpp>
 #include <halftone/observe/profile/peaks_file.hpp>
 
 #include "../parse.hpp"
+#include "initial.hpp"
 
 namespace ht = halftone;
 
@@ -42,8 +42,9 @@ double least_memory(const options& o) {
     const double width = static_cast<double>(o.width), layers = static_cast<double>(o.layers);
     const double tokens = static_cast<double>(o.batch) * static_cast<double>(o.context);
     const double squares = o.model == "gpt" ? 12 : 10;  // of the width, in a layer
+    const double positions = o.model == "gpt" ? static_cast<double>(o.context) : 0;
     const double parameters =
-        (static_cast<double>(o.vocabulary) + static_cast<double>(o.context)) * width + layers * (squares * width * width + 2 * width);
+        (static_cast<double>(o.vocabulary) + positions) * width + layers * (squares * width * width + 2 * width);
     const double activations = tokens * width * 14 * layers;
     const double state = o.optimizer == "adamw" ? 8 : 2;
     return (8 + state) * parameters + 2 * activations + 8 * tokens * static_cast<double>(o.accumulation);
@@ -61,18 +62,6 @@ std::int64_t parse_bytes(const char* option, const std::string& text) {
     return static_cast<std::int64_t>(number * each);
 }
 
-/// Sets the sizes to those of the GPT-2 that --init names, from the config.json in its folder.
-void take_sizes_of_initial_weights(options& o) {
-    try {
-        const bool is_folder = std::filesystem::is_directory(o.init);
-        const ht::nn::gpt_config c = ht::read_gpt2_config((is_folder ? o.init : o.init.parent_path()) / "config.json");
-        o.vocabulary = c.vocabulary, o.positions = c.context;
-        o.layers = c.layers, o.heads = c.heads, o.width = c.width;
-    } catch (const ht::io_error& e) {
-        refuse("--init: ", e.what());
-    }
-}
-
 void check_model(const options& o) {
     check_known("--model", o.model, {"gpt", "llama"});
     if (o.policies.empty()) refuse("--policy names none");
@@ -81,12 +70,12 @@ void check_model(const options& o) {
         if (is_of_more(*policy)) need_more("--policy: " + *policy);
         if (std::find(o.policies.begin(), policy, *policy) != policy) refuse("--policy names ", *policy, " twice");
     }
-    if (o.width % o.heads != 0) refuse("--heads: ", o.heads, " do not divide a --width of ", o.width);
+    if (!o.llama && o.width % o.heads != 0) refuse("--heads: ", o.heads, " do not divide a --width of ", o.width);
     if (o.model != "llama") return;
     need_more("--model: a llama");
     check_range("--kv-heads", o.kv_heads, 1, o.heads);
     if (o.heads % o.kv_heads != 0) refuse("--kv-heads: ", o.kv_heads, " do not divide ", o.heads, " --heads");
-    if (o.width / o.heads % 2 != 0) refuse("--heads: ", o.heads, " of a --width of ", o.width, " have an odd number of channels");
+    if (!o.llama && o.width / o.heads % 2 != 0) refuse("--heads: ", o.heads, " of a --width of ", o.width, " have an odd number of channels");
     if (o.shadow_step != 0) refuse("--shadow is of a gpt, not of a llama");
     for (const std::string& policy : o.policies) {
         if (is_of_more(policy)) refuse("--policy: ", policy, " is of a gpt, not of a llama");
@@ -148,15 +137,15 @@ void check_data(options& o, const CLI::App& app) {
     if (is_given("--vocabulary") && o.tokens.empty()) refuse("--vocabulary is of --tokens, which is not given");
     if (!o.tokens.empty() && !o.text.empty()) refuse("--tokens and --text are both given; expected one of them");
     if (!is_given("--init")) return;
-    if (o.model != "gpt") refuse("--init: a GPT-2 is a gpt; --model is ", o.model);
-    for (const char* const size : {"--layers", "--heads", "--width", "--vocabulary"}) {
+    for (const char* const size : {"--layers", "--heads", "--kv-heads", "--width", "--vocabulary"}) {
         if (is_given(size)) refuse(size, " is that of the model of --init; leave it out");
     }
-    take_sizes_of_initial_weights(o);
+    take_initial_model(o, is_given("--model"), is_given("--context"));
     if (o.tokens.empty() && o.vocabulary != 256)
         refuse("--init: its vocabulary has ", o.vocabulary, " tokens, which are no bytes; give --tokens");
-    if (!is_given("--context")) o.context = std::min(o.context, o.positions);
-    if (o.context > o.positions) refuse("--context is ", o.context, "; the model of --init has ", o.positions, " positions");
+    std::error_code none;
+    if (!o.like.empty() && std::filesystem::equivalent(o.export_to, std::filesystem::absolute(o.like).parent_path(), none))
+        refuse("--export is the folder of --init, whose weights it would replace");
 }
 
 }  // namespace
@@ -176,7 +165,7 @@ std::optional<options> parse_options(int argc, char** argv, int processes) {
         return app.add_option(name, value, what);
     };
     constexpr std::int64_t billion = 1'000'000'000, million = 1'000'000;
-    app.add_option("--model", o.model, "gpt or, if this build includes it, llama");
+    app.add_option("--model", o.model, "gpt or, if this build includes it, llama; that of --init, if given");
     app.add_option("--policy", o.policies,
                    "which policies to train, in this order: full_fp32, amp_fp16, amp_bf16 and, if this build includes them, tf32 and "
                    "fp8_hybrid")
@@ -185,8 +174,11 @@ std::optional<options> parse_options(int argc, char** argv, int processes) {
     app.add_option("--tokens", o.tokens,
                    "a file of token ids in place of a text, as llm.c or nanoGPT write it (train.bin); no text is sampled at the end");
     app.add_option("--init", o.init,
-                   "the first weights: a GPT-2 as Hugging Face stores it, a folder, or a .safetensors file or index beside its "
-                   "config.json, which tells the model's sizes; with --tokens");
+                   "the first weights: a GPT-2, Llama, Mistral or Qwen2 as Hugging Face stores it, a folder, or a .safetensors file or "
+                   "index beside its config.json, or a GGUF file of a Llama or Qwen2; it tells the model and its sizes; with --tokens");
+    app.add_option("--export", o.export_to,
+                   "folder for the trained model, as Hugging Face's transformers reads it, with what the config.json of --init says "
+                   "besides; with several policies a folder in it for each");
     number("--vocabulary", o.vocabulary, 1, 1 << 24, "with --tokens: all ids are below it; 50257, GPT-2's, if not given")->default_str("");
     app.add_option("--out", o.out, "folder for metrics.jsonl, summary.json and report.html");
     app.add_option("--device", o.device, "cpu or cuda");

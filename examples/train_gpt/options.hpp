@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,13 +17,24 @@
 #include "../command_line.hpp"
 #include "../seeing_options.hpp"
 
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace nn {
+struct llama_config;
+}
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
+
 struct options : seeing_options {
     std::string model = "gpt";                ///< or llama
     std::vector<std::string> policies{"full_fp32", "amp_fp16", "amp_bf16"};
     std::vector<std::filesystem::path> text;  ///< empty: this repository's own text
     std::filesystem::path tokens;             ///< a token file in place of a text; empty: none
     std::int64_t vocabulary = 256;            ///< of the token file; a text has the 256 bytes
-    std::filesystem::path init;               ///< a GPT-2 of Hugging Face, whose weights are the first; empty: none
+    std::filesystem::path init;               ///< a model of Hugging Face, whose weights are the first; empty: none
+    std::shared_ptr<const halftone::nn::llama_config> llama;  ///< of the Llama of --init; null: none
+    std::filesystem::path like;               ///< the config.json of --init; empty: none
+    std::filesystem::path export_to;          ///< folder for the trained model as transformers reads it; empty: none
     std::filesystem::path out = "train_gpt_out";
     std::string device = "cpu";
     std::string isa;                          ///< empty: this machine's fastest
@@ -33,7 +45,7 @@ struct options : seeing_options {
     std::vector<std::string> units{"h.*"};    ///< layers whose parameters are gathered together
 
     std::int64_t layers = 4, heads = 4, width = 256, context = 128;
-    std::int64_t positions = 0;               ///< of a model with the weights of --init: its context; 0: as context
+    std::int64_t positions = 0;               ///< of a GPT-2 of --init: its context; 0: as context
     std::int64_t kv_heads = 2;                ///< of a llama: heads of keys and values
     std::int64_t batch = 4, accumulation = 1, steps = 500;
     std::int64_t checkpointing = 0;           ///< every n-th block is computed again in the backward pass; 0: none

@@ -14,6 +14,7 @@
 #include <halftone/observe/shadow/html.hpp>
 
 #include "../write_file.hpp"
+#include "initial.hpp"
 #include "report.hpp"
 
 #if !defined(HALFTONE_COMMIT)
@@ -39,6 +40,8 @@ json arguments_of(const options& o) {
                    {"batch", o.batch}, {"accumulation", o.accumulation}, {"checkpointing", o.checkpointing}, {"steps", o.steps},
                    {"optimizer", o.optimizer}, {"lr", o.learning_rate}, {"seed", o.seed}};
     if (!o.tokens.empty()) arguments["vocabulary"] = o.vocabulary;
+    if (!o.init.empty()) arguments["init"] = o.init.generic_string();
+    if (o.llama) arguments.update(further_sizes(*o.llama));
     if (o.ranks > 1) arguments["ranks"] = o.ranks, arguments["zero"] = o.zero;
     return arguments;
 }

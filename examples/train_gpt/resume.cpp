@@ -34,12 +34,12 @@ std::int64_t windows_of(const json& arguments) {
            arguments.value("accumulation", std::int64_t{0});
 }
 
-/// Steps may be more, or fewer; ranks others, and what they divide, if they take the same windows.
+/// Steps may be more, or fewer; the weights of --init have gone into the checkpoint; ranks others, and what they divide, if they take the same windows.
 void check_arguments(const ht::checkpoint_info& from, const std::string& arguments) {
     if (from.arguments.empty()) return;
     const std::string was_saved = "--resume: " + from.path.string() + " was saved with ";
     json there = json::parse(from.arguments), here = json::parse(arguments);
-    for (json* each : {&there, &here}) each->erase("steps"), each->erase("zero");
+    for (json* each : {&there, &here}) each->erase("steps"), each->erase("init"), each->erase("zero");
     if (ranks_of(there) != ranks_of(here)) {
         if (windows_of(there) != windows_of(here)) {
             refuse(was_saved, windows_of(there), " windows in a step on ", ranks_of(there), " ranks; here it has ",
@@ -50,6 +50,9 @@ void check_arguments(const ht::checkpoint_info& from, const std::string& argumen
     for (const auto& [name, value] : here.items()) {
         if (!there.contains(name)) refuse(was_saved, name, " unknown; here it is ", value.dump());
         if (there[name] != value) refuse(was_saved, name, " ", there[name].dump(), "; here it is ", value.dump());
+    }
+    for (const auto& [name, value] : there.items()) {
+        if (!here.contains(name)) refuse(was_saved, name, " ", value.dump(), "; here it is unknown");
     }
 }
 

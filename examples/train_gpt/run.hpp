@@ -78,6 +78,9 @@ struct run_result {
     run_collectives collectives{};      ///< with --ranks
 };
 
+/// Calls what writes the trained model to the folder of --export.
+void export_by(const surroundings& around, const std::function<void()>& write);
+
 /// Defined in a separate file for each policy and device, to keep compile times short.
 template <class Policy, class Device>
 run_result run(Device& device, const options& o, const ht::token_view& corpus, const surroundings& around);

@@ -17,7 +17,7 @@
 #include <halftone/train/sharded_ranks.hpp>
 #include <halftone/train/trainer.hpp>
 #if defined(TRAIN_GPT_MORE)
-#include <halftone/nn/llama.hpp>
+#include <halftone/io/pretrained/llama.hpp>
 #include <halftone/observe/shadow/shadow.hpp>
 #endif
 
@@ -102,7 +102,7 @@ struct at_each_step final : ht::trainer_callback {
     void on_step(const ht::trainer_state& s) override { call(s.step); }
 };
 
-/// Trains, evaluates and writes a text, as far as the run goes.
+/// Trains, evaluates, exports the model and writes a text, as far as the run goes.
 template <class Device, class Model, class Trainer>
 void train_and_write(Device& device, Model& model, Trainer& trainer, ht::language_data& data, const options& o,
                      const surroundings& around, run_result& result) {
@@ -115,6 +115,8 @@ void train_and_write(Device& device, Model& model, Trainer& trainer, ht::languag
     result.validation = trainer.evaluate(data);
     const bool writes =
         around.ranks == nullptr || around.ranks->rank() == 0 || o.zero > 0;  // ranks call a divided model together
+    if (!o.export_to.empty() && writes)
+        export_by(around, [&] { ht::save_pretrained(model, o.export_to, {.like = o.like}); });
     if (o.write > 0 && o.tokens.empty() && writes && std::isfinite(result.validation->loss))
         result.text = write_text(device, model, data.validation(), o);
 }
@@ -176,6 +178,12 @@ run_result train_model(Device& device, Model& model, const options& o, const ht:
     return result;
 }
 
+/// Reads the weights of --init, if there are any and the run computes something.
+template <class Model>
+void load_initial(Model& model, const options& o, const surroundings& around) {
+    if (!o.init.empty() && !around.is_plan && !around.chooses_budget) ht::load_pretrained(model, o.init);
+}
+
 }  // namespace
 
 template <class Policy, class Device>
@@ -189,7 +197,7 @@ run_result run(Device& device, const options& o, const ht::token_view& corpus, c
                                .logits = o.keeps_logits ? ht::keep_logits::where_small : ht::keep_logits::never,
                                .checkpointing = static_cast<int>(o.checkpointing)},
                               o.seed};
-    if (!o.init.empty() && !around.is_plan && !around.chooses_budget) ht::load_pretrained(model, o.init);
+    load_initial(model, o, around);
     if (o.recomputed_blocks != 0) model.checkpoint_where([&o](int block) { return block < o.recomputed_blocks; });
     return train_model(device, model, o, corpus, around);
 }
@@ -197,17 +205,18 @@ run_result run(Device& device, const options& o, const ht::token_view& corpus, c
 #if defined(TRAIN_GPT_MORE)
 template <class Policy, class Device>
 run_result run_llama(Device& device, const options& o, const ht::token_view& corpus, const surroundings& around) {
-    ht::nn::llama<Policy> model{device,
-                                {.vocab_size = o.vocabulary,
-                                 .hidden_size = o.width,
-                                 // Three matrices with as many elements as the GPT's two of four widths.
-                                 .intermediate_size = (8 * o.width / 3 + 15) / 16 * 16,
-                                 .num_hidden_layers = static_cast<int>(o.layers),
-                                 .num_attention_heads = o.heads,
-                                 .num_key_value_heads = o.kv_heads,
-                                 .max_position_embeddings = o.context,
-                                 .logits = o.keeps_logits ? ht::keep_logits::where_small : ht::keep_logits::never},
-                                o.seed};
+    ht::nn::llama_config c{.vocab_size = o.vocabulary,
+                           .hidden_size = o.width,
+                           // Three matrices with as many elements as the GPT's two of four widths.
+                           .intermediate_size = (8 * o.width / 3 + 15) / 16 * 16,
+                           .num_hidden_layers = static_cast<int>(o.layers),
+                           .num_attention_heads = o.heads,
+                           .num_key_value_heads = o.kv_heads,
+                           .max_position_embeddings = o.context};
+    if (o.llama) c = *o.llama;
+    c.logits = o.keeps_logits ? ht::keep_logits::where_small : ht::keep_logits::never;
+    ht::nn::llama<Policy> model{device, c, o.seed};
+    load_initial(model, o, around);
     model.checkpoint_every(static_cast<int>(o.checkpointing));
     if (o.recomputed_blocks != 0) model.checkpoint_where([&o](int block) { return block < o.recomputed_blocks; });
     return train_model(device, model, o, corpus, around);
