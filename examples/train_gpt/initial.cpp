@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-#include "initial.hpp"
-
 #include <algorithm>
 
 #include <nlohmann/json.hpp>
 
 #include <halftone/io/pretrained.hpp>
+
+#include "initial.hpp"
 
 namespace ht = halftone;
 
@@ -16,7 +16,8 @@ void take_gpt2(options& o, const std::filesystem::path& config, bool has_context
     o.vocabulary = c.vocabulary, o.positions = c.context;
     o.layers = c.layers, o.heads = c.heads, o.width = c.width;
     if (!has_context) o.context = std::min(o.context, o.positions);
-    if (o.context > o.positions) refuse("--context is ", o.context, "; the model of --init has ", o.positions, " positions");
+    if (o.context > o.positions)
+        refuse("--context is ", o.context, "; the model of --init has ", o.positions, " positions");
 }
 
 /// Without --context it is the usual one, or that of a model that has fewer positions.
@@ -45,14 +46,16 @@ void take_initial_model(options& o, bool has_model, bool has_context) try {
     const bool is_gguf = ht::detail::is_gguf(o.init);
     const std::filesystem::path config = is_gguf ? o.init : ht::detail::config_beside(o.init);
     const std::string type = ht::read_model_type(config);
-    if (type == "bert") refuse("--init: a BERT does not predict the next token; expected a GPT-2, a Llama, a Mistral or a Qwen2");
+    if (type == "bert")
+        refuse("--init: a BERT does not predict the next token; expected a GPT-2, a Llama, a Mistral or a Qwen2");
     if (type == "qwen3")
-        refuse("--init: a Qwen3 is an ht::nn::qwen3, which train_gpt does not have; a program with one takes ht::load_pretrained");
-    const std::string name = type == "gpt2" ? "GPT-2" : type == "llama" ? "Llama" : type == "mistral" ? "Mistral" : "Qwen2";
-    const std::string model = type == "gpt2" ? "gpt" : "llama";
+        refuse("--init: a Qwen3 is an ht::nn::qwen3, which train_gpt does not have; ht::load_pretrained reads it into one");
+    const bool is_gpt2 = type == "gpt2";
+    const char* const name = is_gpt2 ? "GPT-2" : type == "llama" ? "Llama" : type == "mistral" ? "Mistral" : "Qwen2";
+    const char* const model = is_gpt2 ? "gpt" : "llama";
     if (has_model && o.model != model) refuse("--init: a ", name, " is a ", model, "; --model is ", o.model);
     o.model = model;
-    (type == "gpt2" ? take_gpt2 : take_llama)(o, config, has_context);
+    (is_gpt2 ? take_gpt2 : take_llama)(o, config, has_context);
     if (!is_gguf) o.like = config;
 } catch (const ht::io_error& e) {
     refuse("--init: ", e.what());

@@ -114,7 +114,8 @@ int train(const options& o, ht::communicator* world) {
     const std::string estimate = estimate_of(tasks), arguments = run_arguments(o, corpus.all_bytes());
     file_writes writes("train_gpt", o.on_write_error);
     reporter report(o, where, arguments, writes);
-    if (!o.export_to.empty()) writes([&o] { ht::output_folder{o.export_to}; });  // that it cannot be made is reported before training
+    if (!o.export_to.empty())
+        writes([&o] { ht::output_folder{o.export_to}; });  // that it cannot be made is reported before training
 
     std::cout << where.device << '\n'
               << corpus.view().size() << (corpus.has_ids ? " tokens, " : " bytes of text, ") << o.steps << " steps of "

@@ -75,7 +75,8 @@ void check_model(const options& o) {
     need_more("--model: a llama");
     check_range("--kv-heads", o.kv_heads, 1, o.heads);
     if (o.heads % o.kv_heads != 0) refuse("--kv-heads: ", o.kv_heads, " do not divide ", o.heads, " --heads");
-    if (!o.llama && o.width / o.heads % 2 != 0) refuse("--heads: ", o.heads, " of a --width of ", o.width, " have an odd number of channels");
+    if (!o.llama && o.width / o.heads % 2 != 0)
+        refuse("--heads: ", o.heads, " of a --width of ", o.width, " have an odd number of channels");
     if (o.shadow_step != 0) refuse("--shadow is of a gpt, not of a llama");
     for (const std::string& policy : o.policies) {
         if (is_of_more(policy)) refuse("--policy: ", policy, " is of a gpt, not of a llama");
@@ -144,7 +145,8 @@ void check_data(options& o, const CLI::App& app) {
     if (o.tokens.empty() && o.vocabulary != 256)
         refuse("--init: its vocabulary has ", o.vocabulary, " tokens, which are no bytes; give --tokens");
     std::error_code none;
-    if (!o.like.empty() && std::filesystem::equivalent(o.export_to, std::filesystem::absolute(o.like).parent_path(), none))
+    if (!o.like.empty() &&
+        std::filesystem::equivalent(o.export_to, std::filesystem::absolute(o.like).parent_path(), none))
         refuse("--export is the folder of --init, whose weights it would replace");
 }
 
@@ -174,11 +176,12 @@ std::optional<options> parse_options(int argc, char** argv, int processes) {
     app.add_option("--tokens", o.tokens,
                    "a file of token ids in place of a text, as llm.c or nanoGPT write it (train.bin); no text is sampled at the end");
     app.add_option("--init", o.init,
-                   "the first weights: a GPT-2, Llama, Mistral or Qwen2 as Hugging Face stores it, a folder, or a .safetensors file or "
-                   "index beside its config.json, or a GGUF file of a Llama or Qwen2; it tells the model and its sizes; with --tokens");
+                   "the first weights: a GPT-2, Llama, Mistral or Qwen2 as Hugging Face stores it, a folder, or a "
+                   ".safetensors file or index beside its config.json, or a GGUF file of a Llama or Qwen2; it tells the "
+                   "model and its sizes; with --tokens");
     app.add_option("--export", o.export_to,
-                   "folder for the trained model, as Hugging Face's transformers reads it, with what the config.json of --init says "
-                   "besides; with several policies a folder in it for each");
+                   "folder for the trained model, as Hugging Face's transformers reads it, with what the config.json "
+                   "of --init says besides; with several policies a folder in it for each");
     number("--vocabulary", o.vocabulary, 1, 1 << 24, "with --tokens: all ids are below it; 50257, GPT-2's, if not given")->default_str("");
     app.add_option("--out", o.out, "folder for metrics.jsonl, summary.json and report.html");
     app.add_option("--device", o.device, "cpu or cuda");

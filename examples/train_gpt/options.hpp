@@ -33,8 +33,8 @@ struct options : seeing_options {
     std::int64_t vocabulary = 256;            ///< of the token file; a text has the 256 bytes
     std::filesystem::path init;               ///< a model of Hugging Face, whose weights are the first; empty: none
     std::shared_ptr<const halftone::nn::llama_config> llama;  ///< of the Llama of --init; null: none
-    std::filesystem::path like;               ///< the config.json of --init; empty: none
-    std::filesystem::path export_to;          ///< folder for the trained model as transformers reads it; empty: none
+    std::filesystem::path like;                               ///< the config.json of --init; empty: none
+    std::filesystem::path export_to;  ///< folder for the trained model as transformers reads it; empty: none
     std::filesystem::path out = "train_gpt_out";
     std::string device = "cpu";
     std::string isa;                          ///< empty: this machine's fastest

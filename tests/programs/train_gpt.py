@@ -5,6 +5,7 @@
     tests/programs/train_gpt.py PROGRAM
     EMULATOR=/usr/lib/wine/wine64 tests/programs/train_gpt.py train_gpt.exe     # a program for another system"""
 import json
+import math
 import os
 import pathlib
 import re
@@ -20,7 +21,8 @@ import time
 EMULATOR = os.environ.get("EMULATOR", "")
 PROGRAM = ([EMULATOR] if EMULATOR else []) + [os.path.abspath(sys.argv[1])]
 HERE = pathlib.Path(__file__).resolve().parent
-GPT2 = HERE.parent / "golden" / "gpt2"
+GOLDEN = HERE.parent / "golden"
+GPT2, LLAMAS = GOLDEN / "gpt2", GOLDEN / "llama_folders"
 SMALL = "--layers 1 --width 32 --heads 2 --context 16 --batch 2 --eval-windows 4 --write 20 --text text".split()
 DEEP = ["--layers", "3", *SMALL[2:]]
 POLICIES = ["full_fp32", "amp_fp16", "amp_bf16"]
@@ -270,6 +272,102 @@ def tokens_and_initial_weights(_):
     expect(init.losses() == file.losses(), "--init: a folder and its file give other losses")
     without = Run("no_init", *few, *"--layers 2 --heads 4 --width 16 --context 16 --vocabulary 32".split())
     expect(init.losses() != without.losses(), "--init does nothing")
+    # A rate of 0 leaves the weights as they were, and each policy exports them.
+    Run("exporting", *few[:-1], "full_fp32,amp_bf16", "--lr", 0, "--init", GPT2, "--export", "exported/gpt")
+    for policy in ("full_fp32", "amp_bf16"):
+        expect(tensors("exported/gpt/" + policy) == tensors(GPT2), f"--export writes other weights under {policy}")
+    Run("again", *few, "--init", "exported/gpt/amp_bf16", "--model", "gpt")
+
+
+def tensors(folder):
+    """The types, shapes and bytes of a folder's tensors, by name."""
+    found = {}
+    for file in pathlib.Path(folder).glob("*.safetensors"):
+        data = file.read_bytes()
+        size = struct.unpack_from("<Q", data)[0]
+        for name, t in json.loads(data[8:8 + size]).items():
+            if name != "__metadata__":
+                begin, end = t["data_offsets"]
+                found[name] = t["dtype"], t["shape"], data[8 + size + begin:8 + size + end]
+    return found
+
+
+def golden_tokens(parameters):
+    """The 2 x 13 tokens of a model with so many parameters in golden/llama.txt: its generator's numbers behind those of the weights."""
+    state, ids = 12345, []
+    for i in range(parameters + 26):
+        state = (state * 1664525 + 1013904223) % 2**32
+        if i >= parameters:
+            ids.append((state >> 16) % 32)
+    return ids
+
+
+def golden_loss(name, targets):
+    """The mean loss of these targets by the logits that transformers computed of a model's tokens: golden/llama.txt."""
+    text = (GOLDEN / "llama.txt").read_text()
+    logits = [float(x) for x in re.search(rf"^case {name} .*\nlogits (.*)$", text, re.M).group(1).split()]
+    rows = [logits[i:i + 32] for i in range(0, len(logits), 32)]
+    return sum(math.log(sum(map(math.exp, row))) - row[target] for row, target in zip(rows, targets, strict=True)) / len(rows)
+
+
+def initial_llamas(_):
+    """A Llama's weights first: the loss is that of transformers' logits, a resumed run has the same numbers, --export writes it again."""
+    few = "--batch 2 --eval-windows 0 --steps 8 --context 13".split()
+    pathlib.Path("llama.bin").write_bytes(struct.pack("<270H", *(i * i % 32 for i in range(270))))
+    qwen = [*few, "--tokens", "llama.bin", "--init", LLAMAS / "qwen2"]
+    if Run("build", *qwen, "--plan", code=None).code == 2:
+        return refuse("--model: a llama is not in this build; .*-DHALFTONE_TRAIN_GPT_MORE=ON.*", *qwen)
+    for name in ("llama", "llama3", "qwen2"):  # a head of its own and large heads; scaled angles; biases
+        parameters = sum(math.prod(shape) for _, shape, _ in tensors(LLAMAS / name).values())
+        ids = golden_tokens(parameters)  # the held-out tenth, and one more token
+        pathlib.Path(f"{name}.bin").write_bytes(struct.pack("<270H", *(i * i % 32 for i in range(243)), *ids, 7))
+        of_model = [*few, "--tokens", f"{name}.bin", "--lr", 0, "--policy", "full_fp32,amp_bf16"]
+        r = Run(f"of_{name}", *of_model, "--init", LLAMAS / name, "--export", f"exported/{name}")
+        expect(r.run()["parameters"] == parameters and r.summary()["arguments"]["model"] == "llama", f"{name}: {r.summary()}")
+        expected = golden_loss(name, [*ids[1:], 7])
+        for (_, loss), policy, bound in zip(r.losses(), ("full_fp32", "amp_bf16"), (2e-5, 0.02)):
+            expect(abs(loss - expected) <= bound, f"{name}, {policy}: the loss is {loss}; by transformers' logits {expected}")
+            folder = pathlib.Path("exported", name, policy)
+            expect(tensors(folder) == tensors(LLAMAS / name), f"--export writes other weights of {name}")
+            there, here = (json.loads((f / "config.json").read_text()) for f in (LLAMAS / name, folder))
+            expect({k: v for k, v in there.items() if k != "dtype"} == here, f"--export writes the configuration {here} of {name}")
+    expect(Run("exported_run", *of_model, "--init", "exported/qwen2/amp_bf16").losses() == r.losses(), "an exported Qwen2 has another loss")
+    # Ranks that divide the model write the folder that one rank would.
+    for zero in (0, 3):
+        Run(f"ranks{zero}", *qwen, "--policy", "amp_bf16", "--ranks", 2, "--zero", zero, "--export", f"exported/zero{zero}")
+    expect(tensors("exported/zero0") == tensors("exported/zero3") != tensors(LLAMAS / "qwen2"), "--zero 3 exports another model than --zero 0")
+    # A GGUF file has no config.json that --export could take over.
+    gguf = GOLDEN / "gguf_files" / "qwen2-F32.gguf"
+    g = Run("gguf", *few[:-2], *"--context 8 --tokens llama.bin --policy amp_bf16 --lr 0 --export exported/gguf --init".split(), gguf)
+    again = Run("gguf2", *few[:-2], *"--context 8 --tokens llama.bin --policy amp_bf16 --lr 0 --init exported/gguf".split())
+    expect(g.losses() == again.losses(), "a GGUF file and the folder exported of it have other losses")
+    # The plan, a run from other weights, and one that goes on.
+    saving = [*qwen, "--policy", "amp_bf16", "--save-steps", 3]
+    whole = Run("whole_llama", *saving)
+    plan = Run("plan_llama", *saving, "--plan").plan()
+    expect(peaks(plan) == peaks(whole.run()), f"--plan tells {peaks(plan)}; the run of a Llama reports {peaks(whole.run())}")
+    sizes = "--tokens llama.bin --model llama --vocabulary 32 --layers 2 --heads 4 --width 16 --policy amp_bf16 --save-steps 3".split()
+    expect(Run("without_llama", *few, *sizes).losses() != whole.losses(), "--init of a Llama does nothing")
+    shutil.copytree("whole_llama", "resumed_llama")
+    shutil.rmtree("resumed_llama/amp_bf16/checkpoint-8")
+    shutil.copytree(LLAMAS / "qwen2", "theta")
+    of_theta = [*few, *"--tokens llama.bin --policy amp_bf16 --save-steps 3 --init theta".split()]
+    Run("resumed_llama", *of_theta, "--resume")  # the weights may be elsewhere
+    expect(numbers("resumed_llama") == numbers("whole_llama"), "the metrics of a Llama's run that goes on differ")
+    config = (LLAMAS / "qwen2" / "config.json").read_text().replace('"rope_theta": 1000.0', '"rope_theta": 2000.0')
+    pathlib.Path("theta/config.json").write_text(config)
+    for changed, pattern in ((of_theta, "rope_theta 1000.0; here it is 2000.0"), ([*few, *sizes], "attention_bias true; here it is unknown")):
+        Run("resumed_llama", *changed, "--resume", code=2).tells(rf"\Atrain_gpt: --resume: resumed_llama/.* was saved with {pattern}\n\Z")
+    Run("mistral", *few[:-2], *"--context 5 --tokens llama.bin --policy amp_bf16 --init".split(), LLAMAS / "mistral")
+    for pattern, *arguments in (
+            ("--init: a Qwen2 is a llama; --model is gpt", *qwen, "--model", "gpt"), ("--kv-heads is that of the model", *qwen, "--kv-heads", 2),
+            ("--context is 33, and --init: .* at most the 32 of", *[33 if a == "13" else a for a in qwen]),
+            ("--init: .*sliding_window is 5", *few, "--tokens", "llama.bin", "--init", LLAMAS / "mistral"),
+            ("--init: a Qwen3 is an ht::nn::qwen3", *few, "--tokens", "llama.bin", "--init", LLAMAS / "qwen3"),
+            ("--init: a Qwen3 is an ht::nn::qwen3", *few, "--tokens", "llama.bin", "--init", GOLDEN / "gguf_files" / "qwen3-F32.gguf"),
+            ("its vocabulary has 32 tokens, which are no bytes", *few, "--text", "text", "--init", LLAMAS / "qwen2"),
+            ("tf32 is of a gpt", *qwen, "--policy", "tf32"), ("--shadow is of a gpt", *qwen, "--shadow", 1)):
+        refuse(pattern, *arguments)
 
 
 def overflowing_weights():
@@ -355,6 +453,8 @@ def refusals(a):
         ("--layers is that of the model of --init", *of_init, "--layers", 2), ("which are no bytes; give --tokens", *of_text, "--init", GPT2),
         ("--context is 17; the model of --init has 16 positions", *of_init, "--context", 17),
         ("a GPT-2 is a gpt; --model is llama", *of_init, "--model", "llama"),
+        ("a BERT does not predict the next token", *of_tokens, "--init", GOLDEN / "bert_folders" / "base"),
+        ("--export is the folder of --init", *of_init, "--export", GPT2), ("cannot make the folder", *of_init, "--export", "text/below"),
         ("GiB of memory", *of_text, "--width", 65536, "--layers", 1000), ("GiB of memory", *of_text, "--batch", 1048576),
         ("GiB of memory", *of_text, *"--batch 65536 --accumulation 65536 --layers 1 --width 8 --heads 1".split()),
         ("--lr is -1", *of_text, "--lr", -1), ("--lr is nan", *of_text, "--lr", "nan"), (r"--lr is 1e\+15; expected 0 to 1e6", *of_text, "--lr", "1e15"),
@@ -520,7 +620,7 @@ def main():
         pathlib.Path("text").write_text("".join(f"In the beginning was line {i:3}, and it was good. \n" for i in range(1, 401)), newline="\n")
         a = files_and_table()
         for part in (same_numbers, ranks, plans, memory_history, less_memory, budgets, some_options, what_a_run_did,
-                     tokens_and_initial_weights, overflows, more_policies, refusals, gpu, interruptions, resumed, unwritable):
+                     tokens_and_initial_weights, initial_llamas, overflows, more_policies, refusals, gpu, interruptions, resumed, unwritable):
             part(a)
         os.chdir("/")
     print(f"{failures} failures" if failures else "train_gpt behaves")
