@@ -325,7 +325,7 @@ def initial_llamas(_):
         r = Run(f"of_{name}", *of_model, "--init", LLAMAS / name, "--export", f"exported/{name}")
         expect(r.run()["parameters"] == parameters and r.summary()["arguments"]["model"] == "llama", f"{name}: {r.summary()}")
         expected = golden_loss(name, [*ids[1:], 7])
-        for (_, loss), policy, bound in zip(r.losses(), ("full_fp32", "amp_bf16"), (2e-5, 0.02)):
+        for (_, loss), policy, bound in zip(r.losses(), ("full_fp32", "amp_bf16"), (2e-5, 0.01)):
             expect(abs(loss - expected) <= bound, f"{name}, {policy}: the loss is {loss}; by transformers' logits {expected}")
             folder = pathlib.Path("exported", name, policy)
             expect(tensors(folder) == tensors(LLAMAS / name), f"--export writes other weights of {name}")
