@@ -18,11 +18,13 @@ import sys
 import tempfile
 import time
 
+sys.dont_write_bytecode = True  # no __pycache__ in the source tree
+from golden_models import GOLDEN, LLAMAS, golden_loss, golden_tokens, tensors
+
 EMULATOR = os.environ.get("EMULATOR", "")
 PROGRAM = ([EMULATOR] if EMULATOR else []) + [os.path.abspath(sys.argv[1])]
 HERE = pathlib.Path(__file__).resolve().parent
-GOLDEN = HERE.parent / "golden"
-GPT2, LLAMAS = GOLDEN / "gpt2", GOLDEN / "llama_folders"
+GPT2 = GOLDEN / "gpt2"
 SMALL = "--layers 1 --width 32 --heads 2 --context 16 --batch 2 --eval-windows 4 --write 20 --text text".split()
 DEEP = ["--layers", "3", *SMALL[2:]]
 POLICIES = ["full_fp32", "amp_fp16", "amp_bf16"]
@@ -277,37 +279,6 @@ def tokens_and_initial_weights(_):
     for policy in ("full_fp32", "amp_bf16"):
         expect(tensors("exported/gpt/" + policy) == tensors(GPT2), f"--export writes other weights under {policy}")
     Run("again", *few, "--init", "exported/gpt/amp_bf16", "--model", "gpt")
-
-
-def tensors(folder):
-    """The types, shapes and bytes of a folder's tensors, by name."""
-    found = {}
-    for file in pathlib.Path(folder).glob("*.safetensors"):
-        data = file.read_bytes()
-        size = struct.unpack_from("<Q", data)[0]
-        for name, t in json.loads(data[8:8 + size]).items():
-            if name != "__metadata__":
-                begin, end = t["data_offsets"]
-                found[name] = t["dtype"], t["shape"], data[8 + size + begin:8 + size + end]
-    return found
-
-
-def golden_tokens(parameters):
-    """The 2 x 13 tokens of a model with so many parameters in golden/llama.txt: its generator's numbers behind those of the weights."""
-    state, ids = 12345, []
-    for i in range(parameters + 26):
-        state = (state * 1664525 + 1013904223) % 2**32
-        if i >= parameters:
-            ids.append((state >> 16) % 32)
-    return ids
-
-
-def golden_loss(name, targets):
-    """The mean loss of these targets by the logits that transformers computed of a model's tokens: golden/llama.txt."""
-    text = (GOLDEN / "llama.txt").read_text()
-    logits = [float(x) for x in re.search(rf"^case {name} .*\nlogits (.*)$", text, re.M).group(1).split()]
-    rows = [logits[i:i + 32] for i in range(0, len(logits), 32)]
-    return sum(math.log(sum(map(math.exp, row))) - row[target] for row, target in zip(rows, targets, strict=True)) / len(rows)
 
 
 def initial_llamas(_):
