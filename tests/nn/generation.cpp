@@ -203,6 +203,33 @@ TEST_CASE("generate with a prompt_cache: the tokens without one; only what is ne
     CHECK_THROWS_AS(small.length(1), ht::argument_error);
 }
 
+TEST_CASE("generate: a function that hears of tokens may keep them behind its own prompts") {
+    ht::cpu device{{.threads = 1}};
+    const lively<ht::nn::gpt<ht::full_fp32>> model(device, gpt_of(12));
+    ht::inference eval{device};
+    std::vector<ids> prompts{{1, 2, 3}, {4}};
+    const auto alone = model.generate(eval, prompts, {.max_new_tokens = 6});
+    const auto made = ht::generate(eval, model, prompts, {.max_new_tokens = 6},
+                                   [&](std::size_t i, std::int32_t token) { prompts[i].push_back(token); });
+    CHECK(made == alone);
+    CHECK(ids(prompts[1].begin() + 1, prompts[1].end()) == alone[1]);
+}
+
+TEST_CASE("generate with a prompt_cache: a model of other sizes is refused, and the cache still serves the first one") {
+    ht::cpu device{{.threads = 1}};
+    const lively<ht::nn::gpt<ht::full_fp32>> model(device, gpt_of(12));
+    const lively<ht::nn::gpt<ht::full_fp32>> wide(
+        device, ht::nn::gpt_config{.vocabulary = vocabulary, .context = 12, .layers = 2, .heads = 2, .width = 32});
+    ht::inference eval{device};
+    ht::prompt_cache cache{device, 1, 12};
+    const std::vector<ids> prompts{{1, 2, 3}};
+    const auto alone = model.generate(eval, prompts, {.max_new_tokens = 9});
+    CHECK(ht::generate(eval, model, cache, prompts, {.max_new_tokens = 9}) == alone);
+    CHECK_THROWS_AS(ht::generate(eval, wide, cache, prompts, {.max_new_tokens = 2}), ht::state_error);
+    CHECK(cache.length(0) == 0);
+    CHECK(ht::generate(eval, model, cache, prompts, {.max_new_tokens = 9}) == alone);
+}
+
 TEST_CASE("generate: invalid prompts and options") {
     ht::cpu device{{.threads = 1}};
     const lively<ht::nn::gpt<ht::full_fp32>> model(device, gpt_of(8));

@@ -9,9 +9,9 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-HALFTONE_OUT_OF_LINE generation::generation(std::span<const std::vector<std::int32_t>> prompts, const generation_options& o,
-                              extent most)
-    : options_(o), prompts_(prompts), texts_(prompts.begin(), prompts.end()), computed_(prompts.size(), 0) {
+HALFTONE_OUT_OF_LINE generation::generation(std::span<const std::vector<std::int32_t>> prompts,
+                                            const generation_options& o, extent most)
+    : options_(o), texts_(prompts.begin(), prompts.end()), computed_(prompts.size(), 0) {
     check_generation(o);
     extent longest = 0;
     for (std::size_t i = 0; i < prompts.size(); ++i) {
@@ -23,6 +23,7 @@ HALFTONE_OUT_OF_LINE generation::generation(std::span<const std::vector<std::int
             fail<argument_error>("generate: prompt ", i, " has ", length, " tokens, and ", o.max_new_tokens,
                                  " more are requested; the model's context has ", most);
         longest = std::max(longest, length);
+        given_.push_back(prompts[i].size());
         if (o.max_new_tokens > 0) going_on_.push_back(i);
     }
     // The last token is not an input of the model.
@@ -70,13 +71,13 @@ HALFTONE_OUT_OF_LINE bool generation::take_row(std::size_t i, std::span<float> l
     const std::int32_t token = sample_token(logits, options_, number, static_cast<std::uint32_t>(position));
     texts_[i].push_back(token);
     return std::find(options_.eos.begin(), options_.eos.end(), token) == options_.eos.end() &&
-           static_cast<extent>(texts_[i].size() - prompts_[i].size()) < options_.max_new_tokens;
+           static_cast<extent>(texts_[i].size() - given_[i]) < options_.max_new_tokens;
 }
 
 HALFTONE_OUT_OF_LINE generation::texts generation::result() const {
     texts made;
     for (std::size_t i = 0; i < texts_.size(); ++i)
-        made.emplace_back(texts_[i].begin() + static_cast<std::ptrdiff_t>(prompts_[i].size()), texts_[i].end());
+        made.emplace_back(texts_[i].begin() + static_cast<std::ptrdiff_t>(given_[i]), texts_[i].end());
     return made;
 }
 

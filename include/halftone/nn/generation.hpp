@@ -103,11 +103,10 @@ class generation {
                 row[j] = static_cast<float>(logits(static_cast<extent>(r), static_cast<extent>(j)));
             const std::size_t i = going_on_[r];
             bool goes_on = take_row(i, row);
-            if constexpr (std::is_convertible_v<decltype(on_token(i, std::int32_t{})), bool>) {
-                if (!on_token(i, texts_[i].back())) goes_on = false;
-            } else {
+            if constexpr (std::is_void_v<decltype(on_token(i, std::int32_t{}))>)
                 on_token(i, texts_[i].back());
-            }
+            else if (!on_token(i, texts_[i].back()))
+                goes_on = false;
             if (goes_on) rest.push_back(i);
         }
         going_on_ = std::move(rest);
@@ -121,7 +120,7 @@ class generation {
     bool take_row(std::size_t i, std::span<float> logits);
 
     generation_options options_;
-    std::span<const std::vector<std::int32_t>> prompts_;
+    std::vector<std::size_t> given_;     // the prompts' lengths: a caller may change its prompts as tokens come
     texts texts_;                        // the prompts, and what follows them
     std::vector<std::size_t> computed_;  // how many tokens of each text have keys and values
     std::vector<std::size_t> going_on_;  // in ascending order
@@ -161,6 +160,11 @@ generation begin_generation(Context&&, const Model& model, std::span<const std::
 /// Computes until no text goes on.
 template <class Context, class Model, class OnToken>
 void run_generation(Context&& context, const Model& model, generation& texts, key_value_cache& cache, OnToken& on_token) {
+    using said = decltype(on_token(std::size_t{}, std::int32_t{}));
+    static_assert(std::is_void_v<said> || std::is_same_v<std::remove_cvref_t<said>, bool>,
+                  "halftone: generate: on_token(std::size_t text, std::int32_t token) returns nothing, or whether the "
+                  "text goes on: "
+                  "a bool");
     while (!texts.is_done()) {
         texts.begin_step();
         const auto logits = next_logits_of(context, model, texts.tokens(), packed{texts.offsets(), &cache});
