@@ -129,7 +129,10 @@ TEST_CASE("token_sampler: options out of range, and logits of which nothing can 
                          ht::argument_error);
     CHECK_THROWS_AS(choose(logits, {.top_p = 1.5}), ht::argument_error);
     CHECK_THROWS_WITH_AS(choose(logits, {.repetition_penalty = 0}),
-                         "generate: repetition_penalty is 0; expected more than 0", ht::argument_error);
+                         "generate: repetition_penalty is 0; expected more than 0, as a float", ht::argument_error);
+    // As a float it would be 0, and the logit of a token that is ruled out, -inf, become a NaN.
+    CHECK_THROWS_AS(choose(logits, {.repetition_penalty = 1e-300}), ht::argument_error);
+    CHECK_THROWS_AS(choose(logits, {.repetition_penalty = 1e300}), ht::argument_error);
     CHECK_THROWS_AS(choose(none, {}), ht::argument_error);
     CHECK_THROWS_WITH_AS(choose(with_nan, {}), "generate: the logit of token 1 is NaN", ht::argument_error);
     CHECK_THROWS_WITH_AS(choose(infinite, {.temperature = 1}), "generate: the largest logit, of token 1, is inf",

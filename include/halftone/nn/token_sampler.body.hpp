@@ -17,18 +17,20 @@ HALFTONE_OUT_OF_LINE void check_generation(const generation_options& o) {
     if (o.top_k < 0) fail<argument_error>("generate: top_k is ", o.top_k, "; expected 0 (all) or more");
     if (!(o.top_p > 0 && o.top_p <= 1))
         fail<argument_error>("generate: top_p is ", o.top_p, "; expected more than 0, and at most 1");
-    if (!(o.repetition_penalty > 0 && o.repetition_penalty <= std::numeric_limits<float>::max()))
-        fail<argument_error>("generate: repetition_penalty is ", o.repetition_penalty, "; expected more than 0");
+    if (!(o.repetition_penalty <= std::numeric_limits<float>::max() && static_cast<float>(o.repetition_penalty) > 0))
+        fail<argument_error>("generate: repetition_penalty is ", o.repetition_penalty,
+                             "; expected more than 0, as a float");
 }
 
 HALFTONE_OUT_OF_LINE void penalize_repetition(std::span<float> logits, std::span<const std::int32_t> text, double penalty) {
     if (penalty == 1) return;
-    const std::set<std::int32_t> once(text.begin(), text.end());
+    std::vector<bool> is_done(logits.size());
     const auto factor = static_cast<float>(penalty);
-    for (const std::int32_t id : once) {
-        if (id < 0 || static_cast<std::size_t>(id) >= logits.size()) continue;
-        float& x = logits[static_cast<std::size_t>(id)];
-        x = x > 0 ? x / factor : x * factor;
+    for (const std::int32_t id : text) {
+        const auto i = static_cast<std::size_t>(id);
+        if (id < 0 || i >= logits.size() || is_done[i]) continue;
+        is_done[i] = true;
+        logits[i] = logits[i] > 0 ? logits[i] / factor : logits[i] * factor;
     }
 }
 

@@ -22,7 +22,6 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <set>
 #include <span>
 #include <utility>
 #include <vector>
