@@ -110,10 +110,25 @@ TEST_CASE("chat: a model's template from its folder") {
     folder.write("tokenizer_config.json", R"({"chat_template": [{"name": "tool_use", "template": "<|im_start|>"},
                                               {"name": "default", "template": "<|start_header_id|>"}]})");
     CHECK(read() == ht::chat_template::llama3);
-    folder.write("tokenizer_config.json", R"({"chat_template": [1, {"name": "default"}]})");
+    folder.write("tokenizer_config.json",
+                 R"({"chat_template": {"default": "<|im_start|>", "tool_use": "<|start_header_id|>"}})");
+    CHECK(read() == ht::chat_template::chatml);
+    folder.write("tokenizer_config.json", R"({"chat_template": null})");
     CHECK(!read());
+    const std::string file = (folder.path() / "tokenizer_config.json").string();
+    for (const std::string odd :
+         {R"([1,{"name":"default"}])", R"([{"name":"rag","template":"<|im_start|>"}])", "[]", "{}", "7", "true"}) {
+        folder.write("tokenizer_config.json", R"({"chat_template": )" + odd + "}");
+        CHECK(message_of([&] { read(); }) ==
+              "chat: chat_template of " + file + " is " + odd + "; expected a text, or a list with one named default");
+    }
+    folder.write("tokenizer_config.json", "[]");
+    CHECK(message_of([&] { read(); }) == "chat: " + file + " is no object");
+    CHECK_THROWS_AS(ht::read_chat_template(folder.path() / "nothing"), ht::io_error);
+    CHECK_THROWS_AS(ht::read_chat_template(std::string(300, 'x')), ht::io_error);
     folder.write("chat_template.jinja", "<|im_start|> enable_thinking");
     CHECK(read() == ht::chat_template::qwen3);
+    CHECK(ht::read_chat_template(folder.write("config.json", "{}")) == ht::chat_template::qwen3);
     folder.write("chat_template.jinja", "### Question");
     CHECK(message_of([&] { read(); }) ==
           "chat: " + folder.path().string() + " has a template that is none of those halftone renders; name chatml, llama3, "

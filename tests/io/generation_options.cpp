@@ -56,14 +56,31 @@ TEST_CASE("generation options: of Qwen2.5, of a Llama, and transformers' default
     CHECK(greedy.eos.empty());
 }
 
-TEST_CASE("generation options: without the file those of config.json; of a GGUF file the ends") {
+TEST_CASE("generation options: without the file they are those of config.json, or the ends of a GGUF file's keys") {
     const support::temporary_folder folder;
-    folder.write("config.json", R"({"model_type": "gpt2", "eos_token_id": 50256, "temperature": 0.3})");
+    const auto config =
+        folder.write("config.json", R"({"model_type": "gpt2", "eos_token_id": 50256, "temperature": 0.3})");
     CHECK(ht::read_generation_options(folder.path()).eos == ids{50256});
     CHECK(ht::read_generation_options(folder.path()).temperature == 0);
-    folder.write("config.json", R"({"model_type": "gpt2", "eos_token_id": 50256, "temperature": 0.3, "do_sample": true})");
-    CHECK(ht::read_generation_options(folder.path()).temperature == 0.3);
+    folder.write(
+        "config.json",
+        R"({"eos_token_id": 5, "do_sample": true, "temperature": 0.3, "top_k": 7, "repetition_penalty": 1.3})");
+    const auto drawn = ht::read_generation_options(folder.path());
+    CHECK(drawn.eos == ids{5});
+    CHECK(drawn.temperature == 0.3);
+    CHECK(drawn.top_k == 7);
+    CHECK(drawn.repetition_penalty == 1.3);
+    folder.write("config.json", R"({"num_beams": 3})");
+    CHECK_THROWS_AS(ht::read_generation_options(folder.path()), ht::safetensors_error);
+
+    // A generation_config.json is all there is, also for who names the config.json beside it.
+    folder.write("generation_config.json", R"({"do_sample": true, "temperature": 0.7})");
+    for (const auto& path : {folder.path(), config}) {
+        CHECK(ht::read_generation_options(path).temperature == 0.7);
+        CHECK(ht::read_generation_options(path).eos.empty());
+    }
     CHECK_THROWS_AS(ht::read_generation_options(folder.path() / "none"), ht::io_error);
+    CHECK_THROWS_AS(ht::read_generation_options(std::string(300, 'x')), ht::io_error);
 
     using type = ht::gguf_value_type;
     support::gguf_writer file;
@@ -84,6 +101,8 @@ TEST_CASE("generation options: what would choose other tokens is refused by the 
     CHECK(folder_of(R"({"do_sample": 1})").said() == "do_sample is 1; expected true or false");
     CHECK(folder_of(R"({"do_sample": true, "top_p": 1.5})").said() == "top_p is 1.5; expected at most 1");
     CHECK(folder_of(R"({"do_sample": true, "temperature": 0})").said() == "temperature is 0; expected a number above 0");
+    CHECK(folder_of(R"({"max_new_tokens": 18446744073709551615})").said() ==
+          "max_new_tokens is 18446744073709551615; expected 1 to 1073741824");
     CHECK(folder_of(R"({"do_sample": true, "top_k": -1})").said() == "top_k is -1; expected 1 to 1073741824");
     CHECK_THROWS_AS(folder_of("[]").read(), ht::safetensors_error);
 }

@@ -44,23 +44,36 @@ inline std::optional<chat_template> recognize_chat_template(std::string_view jin
 
 namespace detail {
 
-/// The Jinja program of a folder: chat_template.jinja, or chat_template of tokenizer_config.json, of several the one named
-/// "default". Empty if there is none.
-inline std::string chat_program_of_folder(const std::filesystem::path& folder) {
-    constexpr std::uint64_t most = std::uint64_t{1} << 26;
-    if (const auto file = folder / "chat_template.jinja"; std::filesystem::exists(file)) return read_small_file(file, most);
-    const auto file = folder / "tokenizer_config.json";
-    if (!std::filesystem::exists(file)) return "";
-    const nlohmann::json keys = parse_json<data_error>(file.string(), read_small_file(file, most));
-    if (!keys.is_object() || !keys.contains("chat_template")) return "";
-    const nlohmann::json& there = keys["chat_template"];
-    if (there.is_string()) return there;
+/// The Jinja program of chat_template in tokenizer_config.json: a text, or the one named "default" of several; nothing if there is
+/// no text.
+inline std::optional<std::string> chat_program_of_key(const nlohmann::json& there) {
+    if (there.is_string()) return there.get<std::string>();
+    if (there.is_object() && there.contains("default")) return chat_program_of_key(there["default"]);
+    if (!there.is_array()) return std::nullopt;
     for (const nlohmann::json& each : there) {
-        if (each.is_object() && each.value("name", nlohmann::json()) == "default" && each.contains("template") &&
-            each["template"].is_string())
-            return each["template"];
+        if (each.is_object() && each.contains("name") && each["name"] == "default" && each.contains("template"))
+            return chat_program_of_key(each["template"]);
     }
-    return "";
+    return std::nullopt;
+}
+
+/// The Jinja program of a folder, or of that of a file: chat_template.jinja, or chat_template of tokenizer_config.json. Empty if
+/// there is none.
+inline std::string chat_program_of_folder(const std::filesystem::path& path) {
+    constexpr std::uint64_t most = std::uint64_t{1} << 26;
+    if (!is_there(path)) fail_io("find", path, ENOENT);
+    const auto folder = is_folder(path) ? path : path.parent_path();
+    if (const auto file = folder / "chat_template.jinja"; is_there(file)) return read_small_file(file, most);
+    const auto file = folder / "tokenizer_config.json";
+    if (!is_there(file)) return "";
+    const nlohmann::json keys = parse_json<data_error>(file.string(), read_small_file(file, most));
+    if (!keys.is_object()) fail<data_error>("chat: ", file.string(), " is no object");
+    if (!keys.contains("chat_template") || keys["chat_template"].is_null()) return "";
+    const auto program = chat_program_of_key(keys["chat_template"]);
+    if (!program)
+        fail<data_error>("chat: chat_template of ", file.string(), " is ", shown(keys["chat_template"].dump()),
+                         "; expected a text, or a list with one named default");
+    return *program;
 }
 
 }  // namespace detail

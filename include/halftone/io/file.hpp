@@ -44,6 +44,17 @@ namespace detail {
     fail<io_error>("io: cannot ", what, " ", path.string(), ": ", std::strerror(code));
 }
 
+/// What the system knows of a file or a folder. Throws io_error if it cannot tell whether there is one: for a name too long, and in
+/// a folder that may not be searched.
+inline std::filesystem::file_status status_of(const std::filesystem::path& path) {
+    std::error_code failed;
+    const auto found = std::filesystem::status(path, failed);
+    if (!std::filesystem::status_known(found)) fail_io("find", path, failed.value());
+    return found;
+}
+inline bool is_there(const std::filesystem::path& path) { return std::filesystem::exists(status_of(path)); }
+inline bool is_folder(const std::filesystem::path& path) { return std::filesystem::is_directory(status_of(path)); }
+
 #if defined(_WIN32)
 inline int open_to_write(const std::filesystem::path& path) {
     return ::_wopen(path.c_str(), _O_BINARY | _O_CREAT | _O_TRUNC | _O_WRONLY, _S_IREAD | _S_IWRITE);

@@ -64,7 +64,7 @@ inline std::string other_weights(const std::filesystem::path& folder) {
 /// The file that a folder's weights are read from. Throws io_error if it has none.
 inline std::filesystem::path weights_of_folder(const std::filesystem::path& folder) {
     for (const char* const name : {single_file_name, index_file_name}) {
-        if (std::filesystem::exists(folder / name)) return folder / name;
+        if (is_there(folder / name)) return folder / name;
     }
     const std::string other = other_weights(folder);
     const char* const known = "io: there is no model.safetensors and no model.safetensors.index.json in ";
@@ -85,7 +85,7 @@ class tensor_files {
     /// model.fp16.safetensors or model.safetensors.index.fp16.json, are named themselves. Throws io_error and
     /// safetensors_error.
     explicit tensor_files(const std::filesystem::path& path) {
-        const std::filesystem::path file = std::filesystem::is_directory(path) ? detail::weights_of_folder(path) : path;
+        const std::filesystem::path file = detail::is_folder(path) ? detail::weights_of_folder(path) : path;
         if (file.extension() == ".json") {
             open_index(file);
         } else {
@@ -130,7 +130,7 @@ class tensor_files {
         for (const auto& [name, file] : map) names.insert(file);
         for (const std::string& name : names) {
             const std::filesystem::path file = path.parent_path() / name;
-            if (!std::filesystem::exists(file)) fail<safetensors_error>(where, ": there is no ", detail::shown(name));
+            if (!detail::is_there(file)) fail<safetensors_error>(where, ": there is no ", detail::shown(name));
             files_.push_back(std::make_unique<safetensors_file>(file));
             for (const tensor_info& t : files_.back()->tensors()) {
                 const auto found = map.find(t.name);
@@ -202,7 +202,7 @@ inline std::set<std::string> indexed_files(const std::filesystem::path& folder) 
     std::set<std::string> files;
     try {
         const auto path = folder / index_file_name;
-        if (!std::filesystem::exists(path)) return files;
+        if (!is_there(path)) return files;
         for (const auto& [name, file] : parse_index(path.string(), read_small_file(path, most_header_bytes))) files.insert(file);
     } catch (const io_error&) {
     }

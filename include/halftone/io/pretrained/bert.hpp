@@ -241,7 +241,7 @@ inline void load_bert(store& parameters, bert_file_names names, const tensor_fil
 template <class P>
 void load_pretrained(store& parameters, const nn::encoder<P>& layer, const std::filesystem::path& path) {
     const tensor_files files(path);
-    if (const auto config = detail::config_beside(path); std::filesystem::exists(config))
+    if (const auto config = detail::config_beside(path); detail::is_there(config))
         detail::check_bert_config(config, detail::sizes_of_encoder(layer));
     detail::load_bert(parameters, detail::bert_names_of(layer, ""), files, path);
 }
@@ -253,7 +253,7 @@ void load_pretrained(nn::classifier<P>& model, const std::filesystem::path& path
         fail<safetensors_error>(path.string(),
                                 ": there is no classifier.weight; the encoder alone is loaded by "
                                 "ht::load_pretrained(model.parameters(), model.encode(), path)");
-    if (const auto config = detail::config_beside(path); std::filesystem::exists(config)) {
+    if (const auto config = detail::config_beside(path); detail::is_there(config)) {
         const auto there = detail::check_bert_config(config, detail::sizes_of_encoder(model.encode()));
         detail::config_reader(config).expect("problem_type", "single_label_classification", {nullptr});
         detail::config_comparison compare;

@@ -40,7 +40,7 @@ namespace detail {
 inline std::filesystem::path config_file_of(const std::filesystem::path& path) {
     if (is_gguf(path))
         fail<gguf_error>(path.string(), ": is a GGUF file; expected a folder of transformers, or its config.json");
-    return std::filesystem::is_directory(path) ? path / "config.json" : path;
+    return is_folder(path) ? path / "config.json" : path;
 }
 
 /// A config.json, or its folder's, of which keys are asked for one by one. All functions throw safetensors_error, with the file and
@@ -66,7 +66,7 @@ class config_reader {
             fail<safetensors_error>(where_, ": ", key, " is missing, or no integer");
         const auto value = keys_[key].get<extent>();
         if (value < 1 || value > most)
-            fail<safetensors_error>(where_, ": ", key, " is ", value, "; expected 1 to ", most);
+            fail<safetensors_error>(where_, ": ", key, " is ", shown(keys_[key].dump()), "; expected 1 to ", most);
         return value;
     }
     extent size(const char* key, extent most, extent otherwise) const { return has(key) ? size(key, most) : otherwise; }
@@ -162,7 +162,7 @@ inline void check_tied_head(const std::string& where, const tensor_files& files,
 
 /// The config.json beside weights: in a folder, or in that of a file.
 inline std::filesystem::path config_beside(const std::filesystem::path& weights) {
-    return (std::filesystem::is_directory(weights) ? weights : weights.parent_path()) / "config.json";
+    return (is_folder(weights) ? weights : weights.parent_path()) / "config.json";
 }
 /// F32 where parameters have a number type of a user's own, which transformers does not know.
 inline std::optional<dtype> type_for_others(const store& parameters) {
@@ -199,7 +199,7 @@ inline void save_folder(const store& parameters, const std::filesystem::path& fo
     std::optional<std::string> generation;
     if (!options.like.empty()) {
         const auto beside = config_file_of(options.like).parent_path() / "generation_config.json";
-        if (std::filesystem::exists(beside)) generation = read_small_file(beside, most_header_bytes);
+        if (is_there(beside)) generation = read_small_file(beside, most_header_bytes);
     }
     weights.type = options.type ? options.type : type_for_others(parameters);
     weights.max_shard_bytes = options.max_shard_bytes;

@@ -18,6 +18,13 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
+/// The file with a folder's options of generation: without a generation_config.json of its own, config.json.
+inline std::filesystem::path generation_file_of(const std::filesystem::path& path) {
+    std::filesystem::path config = config_file_of(path);
+    const std::filesystem::path own = config.parent_path() / "generation_config.json";
+    return is_there(path) && is_there(own) ? own : config;
+}
+
 /// The tokens that end a text: none, one, or a list.
 inline std::vector<std::int32_t> read_ends(const config_reader& config) {
     std::vector<std::int32_t> ends;
@@ -48,11 +55,25 @@ inline void refuse_other_generation(const config_reader& config) {
         config.expect(key, neutral, {nullptr});
 }
 
-/// What a generation_config.json, or a config.json, says of these options.
-inline generation_options generation_options_in(const config_reader& config) {
+}  // namespace detail
+
+/// The options of generation_config.json in a folder, or beside its config.json, with transformers' defaults for what it does not
+/// say: the most likely tokens unless do_sample is true, and then a temperature of 1 and a top_k of 50. Without such a file they are
+/// those of config.json; of a GGUF file there are the ids of eos, eot and eom alone. max_new_tokens is that of the file, or the
+/// default. Throws io_error; safetensors_error or gguf_error for a damaged file, and, with the name of the key, for what halftone
+/// does not compute, such as several beams.
+inline generation_options read_generation_options(const std::filesystem::path& path) {
     generation_options o;
-    refuse_other_generation(config);
-    o.eos = read_ends(config);
+    if (detail::is_gguf(path)) {
+        const gguf_tokenizer keys = read_gguf_tokenizer(gguf_file(path).metadata());
+        for (const auto& id : {keys.eos, keys.eot, keys.eom}) {
+            if (id) o.eos.push_back(static_cast<std::int32_t>(*id));
+        }
+        return o;
+    }
+    const detail::config_reader config(detail::generation_file_of(path));
+    detail::refuse_other_generation(config);
+    o.eos = detail::read_ends(config);
     o.repetition_penalty = config.positive("repetition_penalty", 1);
     o.max_new_tokens = config.size("max_new_tokens", extent{1} << 30, o.max_new_tokens);
     if (!config.flag("do_sample", false)) return o;
@@ -61,25 +82,6 @@ inline generation_options generation_options_in(const config_reader& config) {
     o.top_k = is_all ? 0 : config.size("top_k", extent{1} << 30, 50);
     o.top_p = config.positive("top_p", 1);
     if (o.top_p > 1) fail<safetensors_error>(config.where(), ": top_p is ", o.top_p, "; expected at most 1");
-    return o;
-}
-
-}  // namespace detail
-
-/// The options of a folder's generation_config.json or, without one, as transformers does it, of its config.json; with transformers'
-/// defaults for what is not there: the most likely tokens unless do_sample is true, and then a temperature of 1 and a top_k of 50.
-/// Of a GGUF file they are the ids of eos, eot and eom. Throws io_error; safetensors_error or gguf_error for a damaged file, and,
-/// with the name of the key, for what halftone does not compute, such as several beams.
-inline generation_options read_generation_options(const std::filesystem::path& path) {
-    if (!detail::is_gguf(path)) {
-        const std::filesystem::path file = path / "generation_config.json";
-        return detail::generation_options_in(detail::config_reader(std::filesystem::exists(file) ? file : path));
-    }
-    generation_options o;
-    const gguf_tokenizer keys = read_gguf_tokenizer(gguf_file(path).metadata());
-    for (const auto& id : {keys.eos, keys.eot, keys.eom}) {
-        if (id) o.eos.push_back(static_cast<std::int32_t>(*id));
-    }
     return o;
 }
 

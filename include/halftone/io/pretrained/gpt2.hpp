@@ -189,7 +189,7 @@ template <class P>
 void load_pretrained(nn::gpt<P>& model, const std::filesystem::path& path) {
     const tensor_files files(path);
     const std::filesystem::path config = detail::config_beside(path);
-    if (std::filesystem::exists(config)) detail::check_gpt2_config(config, model.config());
+    if (detail::is_there(config)) detail::check_gpt2_config(config, model.config());
     const detail::gpt2_file_names names(files);
     std::set<std::string> implied;
     for (const tensor_info& t : files.tensors()) {

@@ -299,7 +299,7 @@ void load_pretrained(nn::llama<P, Norm>& model, const std::filesystem::path& pat
     if (detail::is_gguf(path))
         return detail::load_llama_gguf(model.parameters(), c, Norm == nn::qk_norm::rms, path, window);
     const tensor_files files(path);
-    if (const auto config = detail::config_beside(path); std::filesystem::exists(config))
+    if (const auto config = detail::config_beside(path); detail::is_there(config))
         detail::check_llama_folder(config, c, Norm == nn::qk_norm::rms, window);
     const detail::llama_file_names names(c, files);
     const tensor_info *const head = files.find(names.head), *const table = files.find(names.table());
