@@ -59,6 +59,7 @@ ht::generation_options generation(const options& o) {
     how.top_k = o.top_k.value_or(how.top_k);
     how.top_p = o.top_p.value_or(how.top_p);
     how.repetition_penalty = o.repetition_penalty.value_or(how.repetition_penalty);
+    ht::detail::check_generation(how);  // before a large model is loaded
     return how;
 }
 
@@ -169,7 +170,9 @@ void ask_lines(conversation& with, bool is_terminal) {
     std::string line;
     while (true) {
         if (is_terminal) std::cerr << "> " << std::flush;
-        if (!std::getline(std::cin, line) || line == "/quit") return;
+        if (!std::cout || !std::getline(std::cin, line)) return;
+        if (line.ends_with('\r')) line.pop_back();
+        if (line == "/quit") return;
         if (line == "/clear") {
             with.clear();
         } else if (!line.empty()) {
