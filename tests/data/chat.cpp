@@ -81,16 +81,38 @@ TEST_CASE("chat: a model's template is known by the texts of its program") {
     using of = ht::chat_template;
     const auto known = ht::recognize_chat_template;
     CHECK(known("{{ '<|im_start|>' + message.role }}") == of::chatml);
-    CHECK(known("{% if enable_thinking %}<|im_start|>") == of::qwen3);
+    const std::string thinking =
+        R"({% if enable_thinking %}{{ '<|im_start|>system\n' + x + '<think>\n\n</think>\n\n' }})";
+    CHECK(known(thinking) == of::qwen3);
     CHECK(known("<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.") == of::qwen2_5);
     CHECK(!known("<|im_start|>system\nYou are a helpful assistant"));
-    CHECK(known("<|start_header_id|>") == of::llama3);
-    CHECK(known("<|start_header_id|>Cutting Knowledge Date, 26 Jul 2024") == of::llama3_1);
-    CHECK(known("strftime_now or 26 Jul 2024: <|start_header_id|>Cutting Knowledge Date") == of::llama3_2);
-    CHECK(!known("<|start_header_id|>Cutting Knowledge Date"));
+    CHECK(known("<|start_header_id|> {{ content | trim }}") == of::llama3);
+    CHECK(known("<|start_header_id|>Cutting Knowledge Date, 26 Jul 2024 | trim") == of::llama3_1);
+    CHECK(known("strftime_now or 26 Jul 2024: <|start_header_id|>Cutting Knowledge Date | trim") == of::llama3_2);
+    CHECK(!known("<|start_header_id|>Cutting Knowledge Date | trim"));
     CHECK(known("{{ '[INST]' + message.content + '[/INST]' }}") == of::mistral);
     CHECK(!known("{{ '[INST] ' + message.content + ' [/INST]' }}"));
     CHECK(!known("### Question"));
+    // What models of the same architectures have besides, whose texts are others.
+    for (
+        const char* const other : {
+            R"({{ '<|im_start|>assistant\n<think>\n' }})",  // QwQ, Qwen3-Thinking-2507
+            R"({{ '<|im_start|>system\nPlease reason step by step.<|im_end|>\n' + '<|im_start|>user' }})",  // Qwen2.5-Math
+            "{{bos_token}}{{ '<|im_start|>' + message.role }}",  // Hermes of Llama and Mistral
+            "{{ '<|im_start|>' + message.role + '\n' + message.content | trim }}",
+            "{{ '<|im_start|>' + message.role | capitalize }}",                    // SmolVLM
+            "{{ '<|start_header_id|>' + message.content }}",                       // not stripped
+            "{{ '<|start_header_id|>system<|end_header_id|>' + system | trim }}",  // Nemotron Nano, with an empty system message
+            "{% if images %}{{ '<|start_header_id|>' + message.content | trim + strftime_now }}",
+            "{{ '[SYSTEM_PROMPT]' + system + '[INST]' + message.content + '[/INST]' }}",  // Mistral Small 3
+        }) {
+        INFO(other);
+        CHECK(!known(other));
+    }
+    CHECK(known(R"({{ '<|im_start|>system\n' }}{{ "<|im_start|>system" }})") == of::chatml);
+    CHECK(known("{# <think>, bos_token #}<|im_start|>{# without an end") == of::chatml);
+    CHECK(!known(thinking + R"({{ '<think>\n' }})"));                    // Qwen3.5, and TRL's for training
+    CHECK(!known(thinking + R"({{ 'You are a helpful assistant' }})"));  // SmolLM3
     for (const auto& [name, value] : ht::chat_templates) {
         const ht::chat_text turn = ht::render_chat(value, std::vector<ht::chat_message>{{"user", "a"}, {"assistant", "b"}});
         const std::string end(ht::end_of_turn(value));
@@ -108,7 +130,7 @@ TEST_CASE("chat: a model's template from its folder") {
     folder.write("tokenizer_config.json", R"({"chat_template": "<|im_start|>"})");
     CHECK(read() == ht::chat_template::chatml);
     folder.write("tokenizer_config.json", R"({"chat_template": [{"name": "tool_use", "template": "<|im_start|>"},
-                                              {"name": "default", "template": "<|start_header_id|>"}]})");
+                                              {"name": "default", "template": "<|start_header_id|> trim"}]})");
     CHECK(read() == ht::chat_template::llama3);
     folder.write("tokenizer_config.json",
                  R"({"chat_template": {"default": "<|im_start|>", "tool_use": "<|start_header_id|>"}})");
@@ -126,7 +148,7 @@ TEST_CASE("chat: a model's template from its folder") {
     CHECK(message_of([&] { read(); }) == "chat: " + file + " is no object");
     CHECK_THROWS_AS(ht::read_chat_template(folder.path() / "nothing"), ht::io_error);
     CHECK_THROWS_AS(ht::read_chat_template(std::string(300, 'x')), ht::io_error);
-    folder.write("chat_template.jinja", "<|im_start|> enable_thinking");
+    folder.write("chat_template.jinja", R"(<|im_start|> enable_thinking <think>\n\n</think>\n\n)");
     CHECK(read() == ht::chat_template::qwen3);
     CHECK(ht::read_chat_template(folder.write("config.json", "{}")) == ht::chat_template::qwen3);
     folder.write("chat_template.jinja", "### Question");

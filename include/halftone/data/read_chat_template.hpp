@@ -6,8 +6,10 @@
 ///     if (!of) ...                                        // a model that continues text, and knows no turns
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,24 +23,72 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+namespace detail {
+
+/// The texts that a template's program has, and those by which programs that render something else are told from it. `\\n` is how a
+/// program spells a line's end.
+struct known_chat_program {
+    chat_template of;
+    std::string_view has[3], lacks[6];  // fewer than so many: the rest is empty
+};
+
+/// In the order in which they are tried. What others have: images, thoughts that an answer begins with, a first token.
+inline constexpr known_chat_program known_chat_programs[] = {
+    {chat_template::llama3_2, {"<|start_header_id|>", "trim", "strftime_now"}, {"image", "think"}},
+    {chat_template::llama3_1, {"<|start_header_id|>", "trim", "26 Jul 2024"}, {"image", "think"}},
+    {chat_template::llama3,
+     {"<|start_header_id|>", "trim"},
+     {"Knowledge Date", "system<|end_header_id|>", "You are a", "image", "think"}},
+    {chat_template::qwen3,
+     {"<|im_start|>", "enable_thinking", "<think>\\n\\n</think>\\n\\n"},
+     {"You are a", "trim", "bos_token", "'<think>\\n'", "'<think>\\n\\n'", "assistant\\n<think>\\n'"}},
+    {chat_template::qwen2_5,
+     {"<|im_start|>", "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."},
+     {"trim", "bos_token", "think"}},
+    {chat_template::chatml, {"<|im_start|>"}, {"You are a", "trim", "bos_token", "think", "capitalize"}},
+    // Earlier Mistrals have blanks around the question, later ones a turn of the system's.
+    {chat_template::mistral, {"[INST]", "[/INST]"}, {"[INST] ", " [/INST]", "[SYSTEM_PROMPT]", "[THINK]"}},
+};
+
+/// Without what Jinja takes for comments.
+inline std::string without_jinja_comments(std::string_view jinja) {
+    std::string rest;
+    while (true) {
+        const std::size_t begin = jinja.find("{#");
+        rest += jinja.substr(0, begin);
+        const std::size_t end = begin == jinja.npos ? begin : jinja.find("#}", begin);
+        if (end == jinja.npos) return rest;
+        jinja.remove_prefix(end + 2);
+    }
+}
+
+/// Whether a program writes a system message of its own: more than the turn's beginning stands in its text.
+inline bool has_system_message(std::string_view jinja) {
+    constexpr std::string_view begin = "<|im_start|>system";
+    for (std::size_t at = jinja.find(begin); at != jinja.npos; at = jinja.find(begin, at + 1)) {
+        std::string_view rest = jinja.substr(at + begin.size());
+        for (const std::string_view line_end : {"\n", "\\n"}) {
+            if (rest.starts_with(line_end)) rest.remove_prefix(line_end.size());
+        }
+        if (!rest.empty() && rest[0] != '\'' && rest[0] != '"') return true;
+    }
+    return false;
+}
+
+}  // namespace detail
+
 /// The template that a Jinja program renders, by the texts that stand in it; nothing for one that is none of them. A program that
 /// somebody has changed elsewhere is taken for the original.
 inline std::optional<chat_template> recognize_chat_template(std::string_view jinja) {
-    const auto has = [&](std::string_view text) { return jinja.find(text) != jinja.npos; };
-    if (has("<|start_header_id|>")) {
-        if (has("strftime_now")) return chat_template::llama3_2;
-        if (has("26 Jul 2024")) return chat_template::llama3_1;
-        if (has("Knowledge Date")) return std::nullopt;
-        return chat_template::llama3;
+    const std::string program = detail::without_jinja_comments(jinja);
+    const auto has = [&](std::string_view text) { return program.find(text) != program.npos; };
+    const auto has_other = [&](std::string_view text) { return !text.empty() && has(text); };
+    for (const detail::known_chat_program& known : detail::known_chat_programs) {
+        if (!std::all_of(std::begin(known.has), std::end(known.has), has)) continue;
+        if (std::any_of(std::begin(known.lacks), std::end(known.lacks), has_other)) continue;
+        if (known.of != chat_template::qwen2_5 && detail::has_system_message(program)) return std::nullopt;
+        return known.of;
     }
-    if (has("<|im_start|>")) {
-        if (has("enable_thinking")) return chat_template::qwen3;
-        if (has("You are Qwen, created by Alibaba Cloud. You are a helpful assistant.")) return chat_template::qwen2_5;
-        if (has("You are ")) return std::nullopt;  // another system message of its own, such as that of Qwen2
-        return chat_template::chatml;
-    }
-    // Earlier Mistrals have blanks around the question.
-    if (has("[INST]") && has("[/INST]") && !has("[INST] ") && !has(" [/INST]")) return chat_template::mistral;
     return std::nullopt;
 }
 
@@ -61,7 +111,7 @@ inline std::optional<std::string> chat_program_of_key(const nlohmann::json& ther
 /// there is none.
 inline std::string chat_program_of_folder(const std::filesystem::path& path) {
     constexpr std::uint64_t most = std::uint64_t{1} << 26;
-    if (!is_there(path)) fail_io("find", path, ENOENT);
+    if (!is_there(path)) fail<io_error>("io: there is no ", path.string());
     const auto folder = is_folder(path) ? path : path.parent_path();
     if (const auto file = folder / "chat_template.jinja"; is_there(file)) return read_small_file(file, most);
     const auto file = folder / "tokenizer_config.json";
