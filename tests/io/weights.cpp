@@ -277,6 +277,11 @@ TEST_CASE("weights: an index is checked") {
             ": model-00002-of-00002.safetensors holds 'norm.running_mean', which the index does not map to it");
     refused(changed("{\n    \"fc.weight\"", "{\"more\": \"model-00002-of-00002.safetensors\", \"fc.weight\""),
             ": model-00002-of-00002.safetensors does not hold 'more'");
+    // Names that the system cannot look up.
+    const std::string long_name(300, 'x');
+    folder.write("m/model.safetensors.index.json", "{\"weight_map\": {\"a\": \"" + long_name + "\"}}");
+    CHECK_THROWS_AS(ht::tensor_files(folder.path() / "m"), ht::io_error);
+    CHECK_THROWS_AS(ht::tensor_files{long_name}, ht::io_error);
     CHECK_THROWS_AS(ht::tensor_files(folder.path()), ht::io_error);
 }
 
