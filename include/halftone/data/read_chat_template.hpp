@@ -25,8 +25,8 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// The texts that a template's program has, and those by which programs that render something else are told from it. `\\n` is how a
-/// program spells a line's end.
+/// The texts that a template's program has, and those by which programs that render something else are told from it: a line's end is
+/// spelt in a program, a backslash and an n.
 struct known_chat_program {
     chat_template of;
     std::string_view has[3], lacks[6];  // fewer than so many: the rest is empty
