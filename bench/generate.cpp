@@ -13,10 +13,10 @@
 #include <utility>
 #include <variant>
 
+#include <support/program.hpp>
+
 #include <halftone/amp.hpp>
 #include <halftone/nn/llama.hpp>
-
-#include <support/program.hpp>
 
 namespace {
 
@@ -39,16 +39,22 @@ struct shape {
 
 shape of_gpt(const char* name, const ht::nn::gpt_config& m, extent batch, extent prompt, extent made) {
     const auto w = static_cast<double>(m.width);
-    return {name, m, m.vocabulary, static_cast<double>(m.vocabulary) * w + m.layers * (12 * w * w + 13 * w) + 2 * w,
-            batch, prompt, made};
+    return {
+        name,  m,      m.vocabulary, static_cast<double>(m.vocabulary) * w + m.layers * (12 * w * w + 13 * w) + 2 * w,
+        batch, prompt, made};
 }
 shape of_qwen2(const char* name, const ht::nn::llama_config& m, extent batch, extent prompt, extent made) {
     const auto w = static_cast<double>(m.hidden_size), inner = static_cast<double>(m.intermediate_size),
-               qkv = w + 2 * w * static_cast<double>(m.num_key_value_heads) / static_cast<double>(m.num_attention_heads);
-    return {name, m, m.vocab_size,
+               qkv =
+                   w + 2 * w * static_cast<double>(m.num_key_value_heads) / static_cast<double>(m.num_attention_heads);
+    return {name,
+            m,
+            m.vocab_size,
             static_cast<double>(m.vocab_size) * w +
                 m.num_hidden_layers * (qkv * w + qkv + w * w + 3 * w * inner + 2 * w) + w,
-            batch, prompt, made};
+            batch,
+            prompt,
+            made};
 }
 
 /// GPT-2 with its 50,257 tokens padded to 50,304, and Qwen2-0.5B; or models of bytes.
@@ -77,7 +83,8 @@ std::vector<shape> shapes(bool tiny) {
     std::vector<shape> all;
     for (const extent batch : {1, 8}) {
         all.push_back(tiny ? of_gpt("2x64", small, batch, 8, 16) : of_gpt("GPT-2 124M", gpt2, batch, 64, 64));
-        all.push_back(tiny ? of_qwen2("Qwen2 2x64", small_qwen, batch, 8, 16) : of_qwen2("Qwen2-0.5B", qwen2, batch, 64, 64));
+        all.push_back(tiny ? of_qwen2("Qwen2 2x64", small_qwen, batch, 8, 16)
+                           : of_qwen2("Qwen2-0.5B", qwen2, batch, 64, 64));
     }
     return all;
 }
@@ -103,12 +110,15 @@ ht::nn::llama<P> make(ht::cpu& device, const ht::nn::llama_config& c) {
     return {device, c};
 }
 bench::json described(const ht::nn::gpt_config& m) {
-    return {{"layers", m.layers}, {"heads", m.heads}, {"width", m.width}, {"vocabulary", m.vocabulary}, {"context", m.context}};
+    return {{"layers", m.layers},
+            {"heads", m.heads},
+            {"width", m.width},
+            {"vocabulary", m.vocabulary},
+            {"context", m.context}};
 }
 bench::json described(const ht::nn::llama_config& m) {
-    return {{"layers", m.num_hidden_layers},       {"heads", m.num_attention_heads},
-            {"width", m.hidden_size},              {"kv_heads", m.num_key_value_heads},
-            {"intermediate", m.intermediate_size}, {"vocabulary", m.vocab_size},
+    return {{"layers", m.num_hidden_layers},       {"heads", m.num_attention_heads},      {"width", m.hidden_size},
+            {"kv_heads", m.num_key_value_heads},   {"intermediate", m.intermediate_size}, {"vocabulary", m.vocab_size},
             {"context", m.max_position_embeddings}};
 }
 /// What PyTorch's side calls the model: its own code exists for GPTs alone.
@@ -120,7 +130,8 @@ std::vector<std::pair<const char*, const char*>> peers(const ht::nn::llama_confi
 }
 
 template <class P, class Config>
-void run_case(const bench::session& with, const shape& s, const Config& c, const char* policy, const char* dtype, double bytes) {
+void run_case(const bench::session& with, const shape& s, const Config& c, const char* policy, const char* dtype,
+              double bytes) {
     const bench::case_name name{"generate", s.text(), policy};
     if (!with.report.wants(name)) return;
     const auto model = make<P>(with.device, c);

@@ -17,7 +17,9 @@ class loaded_model final : public language_model {
   public:
     template <class Config>
     loaded_model(std::unique_ptr<Device> device, const Config& config, const model_options& o)
-        : device_(std::move(device)), model_(load(*device_, config, o)), eval_{*device_},
+        : device_(std::move(device)),
+          model_(load(*device_, config, o)),
+          eval_{*device_},
           cache_{*device_, 1, model_->context(), o.cache} {}
 
     ht::extent context() const override { return model_->context(); }

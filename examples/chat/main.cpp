@@ -69,8 +69,10 @@ std::optional<ht::chat_template> template_of(const options& o) {
     if (!o.template_name.empty()) return ht::chat_template_of(o.template_name);
     const auto found = ht::read_chat_template(o.model.path);
     if (!found)
-        refuse(o.model.path.string(), ": has no template of conversations; --raw continues texts as they are, --template NAME "
-               "is one of ", ht::detail::names_of_chat_templates());
+        refuse(o.model.path.string(),
+               ": has no template of conversations; --raw continues texts as they are, --template NAME "
+               "is one of ",
+               ht::detail::names_of_chat_templates());
     return found;
 }
 
@@ -82,7 +84,10 @@ struct refused_question : exit_with {
 class conversation {
   public:
     conversation(const options& o, std::optional<ht::chat_template> of, ht::generation_options how)
-        : options_(o), template_(of), how_(std::move(how)), model_(load(o)),
+        : options_(o),
+          template_(of),
+          how_(std::move(how)),
+          model_(load(o)),
           tokenizer_(ht::tokenizer::from_file(o.model.path, {.vocabulary = model_->vocabulary()})) {
         if (template_) {
             const std::string end(ht::end_of_turn(*template_));
@@ -105,8 +110,9 @@ class conversation {
         ht::generation_options how = how_;
         const ht::extent room = model_->context() - static_cast<ht::extent>(text.size());
         if (room < 1)
-            throw refused_question(ht::detail::sentence("the conversation has ", text.size(), " tokens, and the context ",
-                                                        model_->context(), "; no answer fits"));
+            throw refused_question(ht::detail::sentence("the conversation has ", text.size(),
+                                                        " tokens, and the context ", model_->context(),
+                                                        "; no answer fits"));
         how.max_new_tokens = std::min(how.max_new_tokens, room);
         asked.push_back({"assistant", answer(text, how)});
         if (template_) messages_ = std::move(asked);
@@ -147,7 +153,8 @@ class conversation {
         tell(stream.finish());
         std::cout << std::endl;
         if (!options_.is_quiet) {
-            std::cerr << std::setprecision(3) << "[" << text.size() << " tokens and the first new one in " << seconds(first - began) << " s";
+            std::cerr << std::setprecision(3) << "[" << text.size() << " tokens and the first new one in "
+                      << seconds(first - began) << " s";
             if (made.size() > 1)
                 std::cerr << ", then " << made.size() - 1 << ": "
                           << static_cast<double>(made.size() - 1) / seconds(last - first) << " a second";
@@ -216,12 +223,14 @@ int main(int argc, char** argv) {
     return run_main("chat", "this model, and its keys and values", [&] {
         options o;
         CLI::App app{"Talks to a language model of transformers or llama.cpp"};
-        app.add_option("model", o.model.path, "a folder with config.json, weights and tokenizer.json, or a GGUF file")->required();
+        app.add_option("model", o.model.path, "a folder with config.json, weights and tokenizer.json, or a GGUF file")
+            ->required();
         app.add_option("--prompt", o.prompt, "one question; without it, each line of the input is one");
         app.add_option("--system", o.system, "the system message");
         app.add_flag("--raw", o.is_raw, "each text is continued as it is, without a template and without those before");
-        app.add_option("--template", o.template_name, "how conversations are rendered: " + ht::detail::names_of_chat_templates() +
-                                                          "; by default as the model's files say");
+        app.add_option("--template", o.template_name,
+                       "how conversations are rendered: " + ht::detail::names_of_chat_templates() +
+                           "; by default as the model's files say");
         app.add_option("--date", o.date, "what Llama 3.2 is told, as 26 Jul 2024; by default today's");
         app.add_flag("!--no-thinking", o.thinks, "Qwen3 answers at once");
         app.add_option("--max-new-tokens", o.max_new_tokens, "of an answer")->capture_default_str();
@@ -229,12 +238,14 @@ int main(int argc, char** argv) {
         app.add_option("--temperature", o.temperature, "divides the logits; 0: the most likely tokens");
         app.add_option("--top-k", o.top_k, "draws from so many of the most likely tokens; 0: from all");
         app.add_option("--top-p", o.top_p, "draws from the most likely tokens of this probability");
-        app.add_option("--repetition-penalty", o.repetition_penalty, "above 1: tokens that the text has already are less likely");
+        app.add_option("--repetition-penalty", o.repetition_penalty,
+                       "above 1: tokens that the text has already are less likely");
         app.add_option("--seed", o.seed, "of the draws")->capture_default_str();
         app.add_option("--policy", o.model.policy, "how the model is computed, and its weights stored")
             ->check(CLI::IsMember({"pure_bf16", "full_fp32"}))
             ->capture_default_str();
-        app.add_option("--context", o.model.context, "the most tokens of a conversation; 0: as many as the model takes, but at most 4096")
+        app.add_option("--context", o.model.context,
+                       "the most tokens of a conversation; 0: as many as the model takes, but at most 4096")
             ->capture_default_str();
         app.add_option("--cache", o.cache, "how keys and values are stored")
             ->check(CLI::IsMember({"as_computed", "int8"}))

@@ -22,7 +22,8 @@ struct model_options {
     std::filesystem::path path;  ///< a folder of transformers, or a GGUF file
     std::string policy = "pure_bf16";
     int threads = 0;
-    ht::extent context = 0;  ///< the most tokens of a conversation; 0: those of the model, but no more than usual_context
+    ht::extent context =
+        0;  ///< the most tokens of a conversation; 0: those of the model, but no more than usual_context
     ht::cache_type cache = ht::cache_type::as_computed;
 
     static constexpr ht::extent usual_context = 4096;  ///< keys and values of so many tokens are allocated

@@ -49,7 +49,9 @@ void take_initial_model(options& o, bool has_model, bool has_context) try {
     if (type == "bert")
         refuse("--init: a BERT does not predict the next token; expected a GPT-2, a Llama, a Mistral or a Qwen2");
     if (type == "qwen3")
-        refuse("--init: a Qwen3 is an ht::nn::qwen3, which train_gpt does not have; ht::load_pretrained reads it into one");
+        refuse(
+            "--init: a Qwen3 is an ht::nn::qwen3, which train_gpt does not have; ht::load_pretrained reads it into "
+            "one");
     const bool is_gpt2 = type == "gpt2";
     const char* const name = is_gpt2 ? "GPT-2" : type == "llama" ? "Llama" : type == "mistral" ? "Mistral" : "Qwen2";
     const char* const model = is_gpt2 ? "gpt" : "llama";

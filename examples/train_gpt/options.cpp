@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include "options.hpp"
-
 #include <algorithm>
 #include <charconv>
 #include <functional>
@@ -13,6 +11,7 @@
 
 #include "../parse.hpp"
 #include "initial.hpp"
+#include "options.hpp"
 
 namespace ht = halftone;
 
@@ -175,10 +174,11 @@ std::optional<options> parse_options(int argc, char** argv, int processes) {
     app.add_option("--text", o.text, "files and folders to read; without it this repository's own headers and documents");
     app.add_option("--tokens", o.tokens,
                    "a file of token ids in place of a text, as llm.c or nanoGPT write it (train.bin); no text is sampled at the end");
-    app.add_option("--init", o.init,
-                   "the first weights: a GPT-2, Llama, Mistral or Qwen2 as Hugging Face stores it, a folder, or a "
-                   ".safetensors file or index beside its config.json, or a GGUF file of a Llama or Qwen2; it tells the "
-                   "model and its sizes; with --tokens");
+    app.add_option(
+        "--init", o.init,
+        "the first weights: a GPT-2, Llama, Mistral or Qwen2 as Hugging Face stores it, a folder, or a "
+        ".safetensors file or index beside its config.json, or a GGUF file of a Llama or Qwen2; it tells the "
+        "model and its sizes; with --tokens");
     app.add_option("--export", o.export_to,
                    "folder for the trained model, as Hugging Face's transformers reads it, with what the config.json "
                    "of --init says besides; with several policies a folder in it for each");

@@ -8,7 +8,8 @@
 
 namespace ht = halftone;
 
-void make(ht::inference<ht::cpu>& eval, const ht::nn::gpt<ht::full_fp32>& model, std::span<const std::vector<std::int32_t>> prompts) {
+void make(ht::inference<ht::cpu>& eval, const ht::nn::gpt<ht::full_fp32>& model,
+          std::span<const std::vector<std::int32_t>> prompts) {
     int count = 0;
 #if defined(HALFTONE_TEST_RIGHT)
     ht::generate(eval, model, prompts, {}, [&](std::size_t, std::int32_t) { return ++count < 9; });

@@ -84,7 +84,8 @@ TEST_CASE("chat: a model's template is known by the texts of its program") {
     const std::string thinking =
         R"({% if enable_thinking %}{{ '<|im_start|>system\n' + x + '<think>\n\n</think>\n\n' }})";
     CHECK(known(thinking) == of::qwen3);
-    CHECK(known("<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.") == of::qwen2_5);
+    CHECK(known("<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.") ==
+          of::qwen2_5);
     CHECK(!known("<|im_start|>system\nYou are a helpful assistant"));
     CHECK(known("<|start_header_id|> {{ content | trim }}") == of::llama3);
     CHECK(known("<|start_header_id|>Cutting Knowledge Date, 26 Jul 2024 | trim") == of::llama3_1);
@@ -114,7 +115,8 @@ TEST_CASE("chat: a model's template is known by the texts of its program") {
     CHECK(!known(thinking + R"({{ '<think>\n' }})"));                    // Qwen3.5, and TRL's for training
     CHECK(!known(thinking + R"({{ 'You are a helpful assistant' }})"));  // SmolLM3
     for (const auto& [name, value] : ht::chat_templates) {
-        const ht::chat_text turn = ht::render_chat(value, std::vector<ht::chat_message>{{"user", "a"}, {"assistant", "b"}});
+        const ht::chat_text turn =
+            ht::render_chat(value, std::vector<ht::chat_message>{{"user", "a"}, {"assistant", "b"}});
         const std::string end(ht::end_of_turn(value));
         CHECK(!end.empty());
         CHECK(turn.text().find("b" + end) != std::string::npos);
@@ -153,8 +155,9 @@ TEST_CASE("chat: a model's template from its folder") {
     CHECK(ht::read_chat_template(folder.write("config.json", "{}")) == ht::chat_template::qwen3);
     folder.write("chat_template.jinja", "### Question");
     CHECK(message_of([&] { read(); }) ==
-          "chat: " + folder.path().string() + " has a template that is none of those halftone renders; name chatml, llama3, "
-          "llama3.1, llama3.2, qwen2.5, qwen3 or mistral if it is the same text");
+          "chat: " + folder.path().string() +
+              " has a template that is none of those halftone renders; name chatml, llama3, "
+              "llama3.1, llama3.2, qwen2.5, qwen3 or mistral if it is the same text");
 }
 
 TEST_CASE("chat: what a message spells ends no turn, and answers are its text and the token behind it") {

@@ -95,12 +95,15 @@ TEST_CASE("generation options: what would choose other tokens is refused by the 
     CHECK(folder_of(R"({"num_beams": 4})").said() == "num_beams is 4; expected 1");
     CHECK(folder_of(R"({"no_repeat_ngram_size": 3})").said() == "no_repeat_ngram_size is 3; expected 0");
     CHECK(folder_of(R"({"min_p": 0.1})").said() == "min_p is 0.1; expected 0");
-    CHECK(folder_of(R"({"suppress_tokens": [1]})").said() == "suppress_tokens is there; halftone does not compute such a model");
+    CHECK(folder_of(R"({"suppress_tokens": [1]})").said() ==
+          "suppress_tokens is there; halftone does not compute such a model");
     CHECK(folder_of(R"({"eos_token_id": "x"})").said() == "eos_token_id is \"x\"; expected an id, or a list of them");
-    CHECK(folder_of(R"({"eos_token_id": [1, -1]})").said() == "eos_token_id is [1,-1]; expected an id, or a list of them");
+    CHECK(folder_of(R"({"eos_token_id": [1, -1]})").said() ==
+          "eos_token_id is [1,-1]; expected an id, or a list of them");
     CHECK(folder_of(R"({"do_sample": 1})").said() == "do_sample is 1; expected true or false");
     CHECK(folder_of(R"({"do_sample": true, "top_p": 1.5})").said() == "top_p is 1.5; expected at most 1");
-    CHECK(folder_of(R"({"do_sample": true, "temperature": 0})").said() == "temperature is 0; expected a number above 0");
+    CHECK(folder_of(R"({"do_sample": true, "temperature": 0})").said() ==
+          "temperature is 0; expected a number above 0");
     CHECK(folder_of(R"({"max_new_tokens": 18446744073709551615})").said() ==
           "max_new_tokens is 18446744073709551615; expected 1 to 1073741824");
     CHECK(folder_of(R"({"do_sample": true, "top_k": -1})").said() == "top_k is -1; expected 1 to 1073741824");

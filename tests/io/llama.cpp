@@ -95,7 +95,8 @@ TEST_CASE("llama folders: numbers of any type are converted, one tensor at a tim
 TEST_CASE("llama folders: configurations of transformers 4 and of 5") {
     changed_folder llama(folders / "llama3");
     const ht::extent positions = ht::read_llama_config(llama.folder.path()).max_position_embeddings;
-    CHECK(ht::read_llama_config(llama.folder.path(), {.at_most = positions - 1}).max_position_embeddings == positions - 1);
+    CHECK(ht::read_llama_config(llama.folder.path(), {.at_most = positions - 1}).max_position_embeddings ==
+          positions - 1);
     CHECK(ht::read_llama_config(llama.folder.path(), {.at_most = positions + 1}).max_position_embeddings == positions);
     CHECK(ht::read_llama_config(llama.folder.path()).rope_scaling.factor == 8);
     llama.config.erase("rope_parameters");

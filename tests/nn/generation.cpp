@@ -184,7 +184,8 @@ TEST_CASE("generate with a prompt_cache: the tokens without one; only what is ne
         prompts[0][3] = (prompts[0][3] + 1) % vocabulary, prompts[1].resize(3);
         check(prompts, 2, static_cast<extent>(prompts[0].size()) - 3 + 1 + 2 * 1);
         // A program that ends a text, and one that throws: nothing of an unfinished call is kept.
-        ht::generate(eval, counted, cache, prompts, {.max_new_tokens = 9}, [](std::size_t, std::int32_t) { return false; });
+        ht::generate(eval, counted, cache, prompts, {.max_new_tokens = 9},
+                     [](std::size_t, std::int32_t) { return false; });
         CHECK(cache.length(0) == static_cast<extent>(prompts[0].size()));
         CHECK_THROWS_AS(ht::generate(eval, counted, cache, prompts, {.max_new_tokens = 9},
                                      [](std::size_t, std::int32_t) { throw 1; }),
@@ -195,6 +196,14 @@ TEST_CASE("generate with a prompt_cache: the tokens without one; only what is ne
         CHECK(cache.length(1) == 0);
         CHECK(cache.bytes() > 0);
     }
+    ht::prompt_cache nested{device, 1, 8};
+    const std::vector<ids> one{{1}};
+    const auto inside = [&](std::size_t, std::int32_t) {
+        ht::generate(eval, model, nested, one, {.max_new_tokens = 2});
+    };
+    CHECK_THROWS_AS(ht::generate(eval, model, nested, one, {.max_new_tokens = 3}, inside), ht::state_error);
+    CHECK(ht::generate(eval, model, nested, one, {.max_new_tokens = 3}) ==
+          model.generate(eval, one, {.max_new_tokens = 3}));
     ht::prompt_cache small{device, 1, 4};
     CHECK_THROWS_WITH_AS(ht::generate(eval, model, small, std::vector<ids>{{1}, {2}}),
                          "generate: 2 prompts, and a cache of 1", ht::argument_error);

@@ -159,7 +159,8 @@ void check_generation(Device& device, const Model& model, extent new_tokens,
     const std::vector<ids> prompts{{1, 2, 3}, {9}, {36, 5, 5, 5, 0, 17, 20, 8, 30}};
     for (ht::generation_options o :
          {ht::generation_options{.max_new_tokens = new_tokens, .repetition_penalty = 1.3},
-          ht::generation_options{.max_new_tokens = new_tokens, .temperature = 1.2, .top_k = 20, .top_p = 0.95, .seed = 4}}) {
+          ht::generation_options{
+              .max_new_tokens = new_tokens, .temperature = 1.2, .top_k = 20, .top_p = 0.95, .seed = 4}}) {
         o.cache = type;
         const auto want = by_recomputation(device, model, prompts, o), got = model.generate(eval, prompts, o);
         CHECK(got == want);

@@ -34,7 +34,13 @@ HALFTONE_OUT_OF_LINE key_value_cache& generation::take(prompt_cache& cache) {
     if (cache.sequences() != sequences())
         fail<argument_error>("generate: ", sequences(), " prompts, and a cache of ", cache.sequences());
     if (cache.capacity() < capacity_)
-        fail<argument_error>("generate: prompts and new tokens need ", capacity_, " places; the cache has ", cache.capacity());
+        fail<argument_error>("generate: prompts and new tokens need ", capacity_, " places; the cache has ",
+                             cache.capacity());
+    if (cache.is_in_use_)
+        fail<state_error>(
+            "generate: the cache is in use by a call that has not ended; give another one to what a token calls");
+    cache_ = &cache;
+    cache.is_in_use_ = true;
     const texts kept = std::exchange(cache.tokens_, texts(cache.tokens_.size()));
     for (std::size_t i = 0; i < texts_.size(); ++i) {
         // The prompt's last token is computed again: its logits are not kept.
@@ -46,9 +52,9 @@ HALFTONE_OUT_OF_LINE key_value_cache& generation::take(prompt_cache& cache) {
     return cache.cache_;
 }
 
-HALFTONE_OUT_OF_LINE void generation::give_back(prompt_cache& cache) {
+HALFTONE_OUT_OF_LINE void generation::give_back() {
     for (std::size_t i = 0; i < texts_.size(); ++i)
-        cache.tokens_[i].assign(texts_[i].begin(), texts_[i].begin() + static_cast<std::ptrdiff_t>(computed_[i]));
+        cache_->tokens_[i].assign(texts_[i].begin(), texts_[i].begin() + static_cast<std::ptrdiff_t>(computed_[i]));
 }
 
 HALFTONE_OUT_OF_LINE void generation::begin_step() {
@@ -56,7 +62,8 @@ HALFTONE_OUT_OF_LINE void generation::begin_step() {
     auto next = going_on_.begin();
     for (std::size_t i = 0; i < texts_.size(); ++i) {
         if (next != going_on_.end() && *next == i) {
-            tokens_.insert(tokens_.end(), texts_[i].begin() + static_cast<std::ptrdiff_t>(computed_[i]), texts_[i].end());
+            tokens_.insert(tokens_.end(), texts_[i].begin() + static_cast<std::ptrdiff_t>(computed_[i]),
+                           texts_[i].end());
             computed_[i] = texts_[i].size();
             ++next;
         }

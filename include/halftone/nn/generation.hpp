@@ -65,6 +65,7 @@ class prompt_cache {
     friend class detail::generation;
     key_value_cache cache_;
     std::vector<std::vector<std::int32_t>> tokens_;  // those whose keys and values are in the cache
+    bool is_in_use_ = false;
 };
 
 namespace detail {
@@ -76,15 +77,20 @@ class generation {
 
     /// most: the number of tokens in the model's context. Throws argument_error.
     generation(std::span<const std::vector<std::int32_t>> prompts, const generation_options& o, extent most);
+    generation(const generation&) = delete;
+    generation& operator=(const generation&) = delete;
+    ~generation() {
+        if (cache_ != nullptr) cache_->is_in_use_ = false;
+    }
 
     extent sequences() const { return static_cast<extent>(texts_.size()); }
     extent capacity() const { return capacity_; }
     bool is_done() const { return going_on_.empty(); }
 
     /// Takes over what a cache has of the prompts; until give_back the cache has no texts. Returns its keys and values.
-    /// Throws argument_error for a cache that is too small.
+    /// Throws argument_error for a cache that is too small, and state_error for one that another generation has.
     key_value_cache& take(prompt_cache& cache);
-    void give_back(prompt_cache& cache);
+    void give_back();
 
     /// Computes the tokens of the next step and the offsets of all sequences in them; both stay valid until the
     /// following call.
@@ -126,6 +132,7 @@ class generation {
     std::vector<std::size_t> going_on_;  // in ascending order
     extent capacity_;
     std::vector<std::int32_t> tokens_, offsets_;
+    prompt_cache* cache_ = nullptr;
 };
 
 struct no_listener {
@@ -159,7 +166,8 @@ generation begin_generation(Context&&, const Model& model, std::span<const std::
 
 /// Computes until no text goes on.
 template <class Context, class Model, class OnToken>
-void run_generation(Context&& context, const Model& model, generation& texts, key_value_cache& cache, OnToken& on_token) {
+void run_generation(Context&& context, const Model& model, generation& texts, key_value_cache& cache,
+                    OnToken& on_token) {
     using said = decltype(on_token(std::size_t{}, std::int32_t{}));
     static_assert(std::is_void_v<said> || std::is_same_v<std::remove_cvref_t<said>, bool>,
                   "halftone: generate: on_token(std::size_t text, std::int32_t token) returns nothing, or whether the "
@@ -191,14 +199,15 @@ std::vector<std::vector<std::int32_t>> generate(Context&& context, const Model& 
 }
 
 /// Generates with a cache that keeps keys and values for the next call, in its own type in place of options.cache. Also throws
-/// argument_error if there are not as many prompts as the cache has sequences, or one is too long for it.
+/// argument_error if there are not as many prompts as the cache has sequences, or one is too long for it, and state_error if
+/// another call that has not ended uses it.
 template <class Context, class Model, class OnToken = detail::no_listener>
 std::vector<std::vector<std::int32_t>> generate(Context&& context, const Model& model, prompt_cache& cache,
                                                 std::span<const std::vector<std::int32_t>> prompts,
                                                 const generation_options& options = {}, OnToken&& on_token = {}) {
     detail::generation texts = detail::begin_generation(context, model, prompts, options);
     detail::run_generation(context, model, texts, texts.take(cache), on_token);
-    texts.give_back(cache);
+    texts.give_back();
     return texts.result();
 }
 

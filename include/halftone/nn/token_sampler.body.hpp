@@ -22,7 +22,8 @@ HALFTONE_OUT_OF_LINE void check_generation(const generation_options& o) {
                              "; expected more than 0, as a float");
 }
 
-HALFTONE_OUT_OF_LINE void penalize_repetition(std::span<float> logits, std::span<const std::int32_t> text, double penalty) {
+HALFTONE_OUT_OF_LINE void penalize_repetition(std::span<float> logits, std::span<const std::int32_t> text,
+                                              double penalty) {
     if (penalty == 1) return;
     std::vector<bool> is_done(logits.size());
     const auto factor = static_cast<float>(penalty);

@@ -40,7 +40,8 @@ struct generation_options {
     double temperature = 0;      ///< divides the logits; 0: the most probable token, without drawing
     extent top_k = 0;            ///< the number of most probable tokens that are drawn from; 0: all
     double top_p = 1;            ///< the probability of the most probable tokens that are drawn from, above 0 and at most 1
-    double repetition_penalty = 1;  ///< divides positive logits, and multiplies others, of tokens that the text has already
+    double repetition_penalty =
+        1;  ///< divides positive logits, and multiplies others, of tokens that the text has already
     std::uint64_t seed = 0;
     std::vector<std::int32_t> eos{};  ///< tokens that end a text; the result includes the one that does
     extent first_sequence = 0;  ///< the index of the first prompt, if the prompts are a part of a list: draws depend on it
