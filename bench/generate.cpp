@@ -27,8 +27,6 @@ using ids = std::vector<std::int32_t>;
 struct shape {
     const char* name;
     std::variant<ht::nn::gpt_config, ht::nn::llama_config> model;
-    extent vocabulary;
-    double parameters;
     extent batch, prompt, made;
 
     double tokens() const { return static_cast<double>(batch * made); }
@@ -37,24 +35,16 @@ struct shape {
     }
 };
 
-shape of_gpt(const char* name, const ht::nn::gpt_config& m, extent batch, extent prompt, extent made) {
+double parameters_of(const ht::nn::gpt_config& m) {
     const auto w = static_cast<double>(m.width);
-    return {
-        name,  m,      m.vocabulary, static_cast<double>(m.vocabulary) * w + m.layers * (12 * w * w + 13 * w) + 2 * w,
-        batch, prompt, made};
+    return static_cast<double>(m.vocabulary) * w + m.layers * (12 * w * w + 13 * w) + 2 * w;
 }
-shape of_qwen2(const char* name, const ht::nn::llama_config& m, extent batch, extent prompt, extent made) {
-    const auto w = static_cast<double>(m.hidden_size), inner = static_cast<double>(m.intermediate_size),
-               qkv =
-                   w + 2 * w * static_cast<double>(m.num_key_value_heads) / static_cast<double>(m.num_attention_heads);
-    return {name,
-            m,
-            m.vocab_size,
-            static_cast<double>(m.vocab_size) * w +
-                m.num_hidden_layers * (qkv * w + qkv + w * w + 3 * w * inner + 2 * w) + w,
-            batch,
-            prompt,
-            made};
+double parameters_of(const ht::nn::llama_config& m) {
+    const auto w = static_cast<double>(m.hidden_size), inner = static_cast<double>(m.intermediate_size);
+    const double qkv =
+        w + 2 * w * static_cast<double>(m.num_key_value_heads) / static_cast<double>(m.num_attention_heads);
+    return static_cast<double>(m.vocab_size) * w +
+           m.num_hidden_layers * (qkv * w + qkv + w * w + 3 * w * inner + 2 * w) + w;
 }
 
 /// GPT-2 with its 50,257 tokens padded to 50,304, and Qwen2-0.5B; or models of bytes.
@@ -82,17 +72,21 @@ std::vector<shape> shapes(bool tiny) {
               .attention_bias = true};
     std::vector<shape> all;
     for (const extent batch : {1, 8}) {
-        all.push_back(tiny ? of_gpt("2x64", small, batch, 8, 16) : of_gpt("GPT-2 124M", gpt2, batch, 64, 64));
-        all.push_back(tiny ? of_qwen2("Qwen2 2x64", small_qwen, batch, 8, 16)
-                           : of_qwen2("Qwen2-0.5B", qwen2, batch, 64, 64));
+        if (tiny) {
+            all.push_back({"2x64", small, batch, 8, 16});
+            all.push_back({"Qwen2 2x64", small_qwen, batch, 8, 16});
+        } else {
+            all.push_back({"GPT-2 124M", gpt2, batch, 64, 64});
+            all.push_back({"Qwen2-0.5B", qwen2, batch, 64, 64});
+        }
     }
     return all;
 }
 
 /// Prompts of `prompt` tokens, less up to a quarter of them.
-std::vector<ids> prompts_of(const shape& s) {
+std::vector<ids> prompts_of(const shape& s, extent vocabulary) {
     std::mt19937 engine(1);
-    std::uniform_int_distribution<std::int32_t> any(0, static_cast<std::int32_t>(s.vocabulary - 1));
+    std::uniform_int_distribution<std::int32_t> any(0, static_cast<std::int32_t>(vocabulary - 1));
     std::vector<ids> all;
     for (extent i = 0; i < s.batch; ++i) {
         all.emplace_back(static_cast<std::size_t>(s.prompt - i * s.prompt / (4 * s.batch)));
@@ -101,14 +95,6 @@ std::vector<ids> prompts_of(const shape& s) {
     return all;
 }
 
-template <class P>
-ht::nn::gpt<P> make(ht::cpu& device, const ht::nn::gpt_config& c) {
-    return {device, c};
-}
-template <class P>
-ht::nn::llama<P> make(ht::cpu& device, const ht::nn::llama_config& c) {
-    return {device, c};
-}
 bench::json described(const ht::nn::gpt_config& m) {
     return {{"layers", m.layers},
             {"heads", m.heads},
@@ -129,17 +115,17 @@ std::vector<std::pair<const char*, const char*>> peers(const ht::nn::llama_confi
     return {{"generate_qwen2", "transformers"}};
 }
 
-template <class P, class Config>
+template <class Model, class Config>
 void run_case(const bench::session& with, const shape& s, const Config& c, const char* policy, const char* dtype,
               double bytes) {
     const bench::case_name name{"generate", s.text(), policy};
     if (!with.report.wants(name)) return;
-    const auto model = make<P>(with.device, c);
-    const auto prompts = prompts_of(s);
+    const Model model{with.device, c};
+    bench::json question = described(c);
+    const auto prompts = prompts_of(s, question["vocabulary"]);
     ht::inference eval{with.device};
     std::vector<bench::contender> all;
     all.push_back(bench::local("halftone", [&] { model.generate(eval, prompts, {.max_new_tokens = s.made}); }));
-    bench::json question = described(c);
     question.update(bench::json{{"dtype", dtype}, {"new", s.made}, {"prompts", prompts}});
     for (const auto& [op, engine] : peers(c)) {
         question["op"] = op;
@@ -150,8 +136,8 @@ void run_case(const bench::session& with, const shape& s, const Config& c, const
         }
     }
     const auto timings = bench::compare(all, with.o);
-    with.report.add(name, timings, static_cast<double>(s.made) * s.parameters * bytes, "GB/s", with.peaks.copy_bytes,
-                    "copy_bytes_per_second");
+    with.report.add(name, timings, static_cast<double>(s.made) * parameters_of(c) * bytes, "GB/s",
+                    with.peaks.copy_bytes, "copy_bytes_per_second");
     for (const auto& t : timings) std::printf("  %8.1f tokens/s: %s\n", s.tokens() / t.seconds, t.engine.c_str());
     std::fflush(stdout);
     if (with.torch != nullptr) with.torch->clear();
@@ -169,10 +155,11 @@ int main(int argc, char** argv) {
         with.report.note("work", "bytes: the parameters in the policy's type, once for each step of new tokens");
         for (const shape& s : shapes(tiny)) {
             if (const auto* const gpt = std::get_if<ht::nn::gpt_config>(&s.model)) {
-                run_case<ht::amp_bf16>(with, s, *gpt, "bf16", "bfloat16", 2);
-                run_case<ht::full_fp32>(with, s, *gpt, "fp32", "float32", 4);
+                run_case<ht::nn::gpt<ht::amp_bf16>>(with, s, *gpt, "bf16", "bfloat16", 2);
+                run_case<ht::nn::gpt<ht::full_fp32>>(with, s, *gpt, "fp32", "float32", 4);
             } else {
-                run_case<ht::pure_bf16>(with, s, std::get<ht::nn::llama_config>(s.model), "bf16", "bfloat16", 2);
+                const auto& qwen2 = std::get<ht::nn::llama_config>(s.model);
+                run_case<ht::nn::llama<ht::pure_bf16>>(with, s, qwen2, "bf16", "bfloat16", 2);
             }
         }
     });

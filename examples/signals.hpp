@@ -14,20 +14,17 @@ extern "C" inline void note_signal(int signal) {
     std::signal(signal, SIG_DFL);
 }
 
-inline void note_signals() {
-    std::signal(SIGINT, note_signal);
-    std::signal(SIGTERM, note_signal);
+inline void handle_signals(void (*handler)(int)) {
+    std::signal(SIGINT, handler);
+    std::signal(SIGTERM, handler);
 #if defined(SIGBREAK)
-    std::signal(SIGBREAK, note_signal);  // Ctrl-Break on Windows, whose programs get no SIGTERM from others
+    std::signal(SIGBREAK, handler);  // Ctrl-Break on Windows, whose programs get no SIGTERM from others
 #endif
 }
+inline void note_signals() { handle_signals(note_signal); }
 
 /// Signals end the program at once again. Returns the one that was noticed, or 0.
 inline int forget_signals() {
-    std::signal(SIGINT, SIG_DFL);
-    std::signal(SIGTERM, SIG_DFL);
-#if defined(SIGBREAK)
-    std::signal(SIGBREAK, SIG_DFL);
-#endif
+    handle_signals(SIG_DFL);
     return received_signal.exchange(0);
 }

@@ -22,11 +22,11 @@ void take_gpt2(options& o, const std::filesystem::path& config, bool has_context
 
 /// Without --context it is the usual one, or that of a model that has fewer positions.
 ht::nn::llama_config read_llama(const std::filesystem::path& config, std::int64_t context, bool has_context) {
+    if (!has_context) return ht::read_llama_config(config, {.at_most = context});
     try {
         return ht::read_llama_config(config, {.context = context});
     } catch (const ht::argument_error& e) {
-        if (has_context) refuse("--context is ", context, ", and --init: ", e.what());
-        return ht::read_llama_config(config);
+        refuse("--context is ", context, ", and --init: ", e.what());
     }
 }
 

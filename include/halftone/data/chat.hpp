@@ -61,9 +61,9 @@ namespace detail {
 /// The names of all templates, as they stand in a sentence.
 inline std::string names_of_chat_templates() {
     std::string names;
-    for (const auto& [name, value] : chat_templates) {
-        const bool is_last = &name == &std::end(chat_templates)[-1].first;
-        names += sentence(names.empty() ? "" : is_last ? " or " : ", ", name);
+    for (const auto& known : chat_templates) {
+        if (!names.empty()) names += &known + 1 == std::end(chat_templates) ? " or " : ", ";
+        names += known.first;
     }
     return names;
 }
