@@ -48,6 +48,8 @@ constexpr const char* name(arena_kind kind) {
     return names[static_cast<int>(kind)];
 }
 
+struct adapter_options;  // memory/adapters.hpp
+
 namespace detail {
 class arena_plans;
 std::shared_ptr<arena_plans> make_arena_plans();
@@ -126,6 +128,11 @@ class memory_resource {
     /// Begins (+1) and ends (-1) such a time.
     void defer_parameters(int change) { deferrals_ += change; }
 
+    /// Which layers of models that are made now have adapters (memory/adapters.hpp); nullptr: none.
+    const std::shared_ptr<const adapter_options>& adapters() const { return adapters_; }
+    /// Sets it.
+    void set_adapters(std::shared_ptr<const adapter_options> options) { adapters_ = std::move(options); }
+
     /// The most bytes that it may take from the system at one time, if it was given a limit; otherwise the largest number.
     virtual std::size_t limit() const { return static_cast<std::size_t>(-1); }
     /// Whether the addresses have memory: false if it is only counted (memory/planned.hpp), so that nothing needs to be
@@ -197,6 +204,7 @@ class memory_resource {
     std::vector<given_back> deferred_;
     bool is_capturing_ = false;
     int deferrals_ = 0;
+    std::shared_ptr<const adapter_options> adapters_{};
     arena_kind arenas_ = arena_kind::segments;
     std::shared_ptr<detail::arena_plans> plans_ = detail::make_arena_plans();
 };

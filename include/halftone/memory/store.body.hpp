@@ -11,33 +11,34 @@ inline namespace HALFTONE_ABI {
 HALFTONE_OUT_OF_LINE void store::commit(std::uint64_t seed) {
     if (committed_ || is_waiting_) fail<state_error>("store: committed twice");
     seed_ = seed;
+    if (adapters_.options() != nullptr) freeze_base();
     if (memory_->defers_parameters()) {
         amaxes_.commit(*memory_);
         is_waiting_ = true;
         return;
     }
     take_memory();
-    for (const group& g : groups_) {
-        memory_->clear(g.master.data(), g.master.bytes());
-        // Optimizers also update the gaps between parameters, so these must hold valid values. The gaps of split
-        // copies are cleared here, those of other copies are rounded from the masters' gaps.
-        if (g.split != nullptr) memory_->clear(g.copy.data(), g.copy.bytes());
-    }
     amaxes_.commit(*memory_);
     committed_ = true;
-    for (const entry& e : entries_) tell(e, +1);
-    if (!memory_->has_contents()) return;
-    staging host;
-    for (std::size_t i = 0; i < entries_.size(); ++i) {
-        const entry& e = entries_[i];
-        const group& g = groups_[e.group];
-        for (std::size_t first = 0; first < e.count; first += staging::elements) {
-            const std::size_t count = std::min(staging::elements, e.count - first);
-            g.fill(e.values, host.master, first, count, seed, static_cast<std::uint32_t>(i));
-            write(g, e, first, host.master, count, host);
+    fill([](std::size_t) { return true; });
+}
+
+HALFTONE_OUT_OF_LINE void store::freeze_base() {
+    adapters_.check_targets();
+    const std::vector<std::string>& trained = adapters_.options()->trained;
+    std::vector<bool> is_used(trained.size());
+    for (entry& e : entries_) {
+        bool stays = e.is_adapter;
+        for (std::size_t i = 0; i < trained.size() && !e.is_state; ++i) {
+            if (!path_matches(trained[i].c_str(), e.path.c_str())) continue;
+            stays = is_used[i] = true;
         }
+        e.frozen = !stays;
     }
-    refresh();
+    for (std::size_t i = 0; i < trained.size(); ++i) {
+        if (!is_used[i]) fail<argument_error>("add_adapters: the model has no parameter at ", trained[i], ", which is to be trained");
+    }
+    lay_out();
 }
 
 HALFTONE_OUT_OF_LINE void store::take_memory() {
@@ -56,12 +57,16 @@ HALFTONE_OUT_OF_LINE void store::end_waiting(const std::function<bool(std::size_
     if (!is_waiting_) return;
     take_memory();
     committed_ = true, is_waiting_ = false;
+    fill(are_wanted);
+}
+
+HALFTONE_OUT_OF_LINE void store::fill(const std::function<bool(std::size_t index)>& are_wanted) {
     staging host;
     for (std::size_t i = 0; i < entries_.size(); ++i) {
         const entry& e = entries_[i];
         const group& g = groups_[e.group];
         tell(e, +1);
-        // The gap after an entry has the values that commit() gives it.
+        // Optimizers also update the gaps between parameters, so these must hold valid values: zeros, and what they round to.
         const std::size_t gap = room(e) - e.count;
         const auto clear_gap = [&](const buffer& slab, std::size_t place, std::size_t each) {
             if (place != nowhere) memory_->clear(slab.data() + (place + e.count) * each, gap * each);
@@ -292,7 +297,7 @@ HALFTONE_OUT_OF_LINE void store::fill_here(std::size_t index, staging& host) {
     const std::size_t end = std::min(all.first + all.count, e.count);
     for (std::size_t first = all.first; first < end; first += staging::elements) {
         const std::size_t count = std::min(staging::elements, end - first);
-        g.fill(e.values, host.master, first, count, seed_, static_cast<std::uint32_t>(index));
+        g.fill(e.values, host.master, first, count, seed_, e.number);
         const std::byte* values = host.master;
         if (g.split != nullptr) {
             g.split(host.master, host.rest, host.copy, count);

@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include <halftone/memory/adapters.hpp>
 #include <halftone/memory/amax_history.hpp>
 #include <halftone/memory/largest_layers.hpp>
 #include <halftone/memory/masters.hpp>
@@ -55,7 +56,8 @@ class store final : public detail::capture_dependency {
     explicit store(memory_resource& memory)
         : detail::capture_dependency(&memory.capture_dependencies(),
                                      "the layout of parameters has changed, since some were frozen"),
-          memory_(&memory) {}
+          memory_(&memory),
+          adapters_(memory.adapters()) {}
     store(const store&) = delete;
     store& operator=(const store&) = delete;
     ~store() { await_readers(); }
@@ -81,8 +83,28 @@ class store final : public detail::capture_dependency {
     /// parameter. Throws as add does.
     template <class P, int Rank>
     parameter<state_signature<P>, Rank> add_state(const char* leaf, const shape<Rank>& shape, const initial& values) {
-        const std::size_t index = add_entry(path_of<P>, layout_of<state_signature<P>>, leaf, shape, values, 0, true);
+        const std::size_t index = add_entry(path_of<P>, layout_of<state_signature<P>>, leaf, shape, values, 0, entry_kind::state);
         return {*this, index, shape};
+    }
+
+    /// Adds a matrix of a layer's adapter, which has policy P; Op is the operation that computes it. Throws as add does.
+    template <class P, class Op>
+    parameter<storage_signature<P, Op>, 2> add_adapter(const char* leaf, const shape<2>& shape, const initial& values) {
+        using types = storage_signature<P, Op>;
+        const std::size_t index =
+            add_entry(path_of<P>, layout_of<types>, leaf, shape, values, 0, entry_kind::adapter);
+        amaxes_.add<P, Op>(index, entries_[index].path);
+        return {*this, index, shape};
+    }
+    /// The model's adapters, and the options from which they follow.
+    detail::adapter_list& adapters() { return adapters_; }
+    const detail::adapter_list& adapters() const { return adapters_; }
+    /// The path of a layer with policy P, or of a part of it.
+    template <class P>
+    std::string layer_path(const char* part = "") const {
+        std::string path = run_time_path(path_of<P>.text().data, part);
+        if (*part == 0 && !path.empty()) path.pop_back();
+        return path;
     }
 
     /// While an object of this class exists, component `position` (from 0) of layers' paths is replaced by this index
@@ -255,10 +277,11 @@ class store final : public detail::capture_dependency {
     std::size_t find_group(const void* key) const;
     std::size_t group_of(const detail::storage_layout& layout);
 
+    enum class entry_kind { parameter, state, adapter };
     /// The part of `add` that does not depend on types; returns the entry's index.
     template <int Rank>
     std::size_t add_entry(path_name path, const detail::storage_layout& layout, const char* leaf, const shape<Rank>& shape,
-                          const initial& values, extent most_rows, bool is_state = false) {
+                          const initial& values, extent most_rows, entry_kind kind = entry_kind::parameter) {
         if (committed_ || is_waiting_) fail<state_error>("store: ", leaf, " added after commit");
         check_shape("store", shape);
         detail::check_initial(leaf, values);
@@ -281,7 +304,11 @@ class store final : public detail::capture_dependency {
         if constexpr (Rank == 2) e.rows = shape[0], e.width = shape[1];
         for (int axis = 0; axis < Rank; ++axis) e.shape.push_back(shape[axis]);
         e.most_rows = most_rows;
-        e.frozen = e.is_state = is_state;
+        e.frozen = e.is_state = kind == entry_kind::state;
+        e.is_adapter = kind == entry_kind::adapter;
+        // So that the base has the initial values that it has without adapters.
+        e.number = e.is_adapter ? first_of_adapters + adapter_entries_++
+                                : static_cast<std::uint32_t>(entries_.size()) - adapter_entries_;
         place(e);
         entries_.push_back(std::move(e));
         ++layout_;
@@ -310,6 +337,8 @@ class store final : public detail::capture_dependency {
                    const std::byte* slab) const;
     void refresh_runs();
     void take_memory();
+    /// Gives the chosen entries their initial values, and the gaps after all of them zeros.
+    void fill(const std::function<bool(std::size_t index)>& are_wanted);
     /// Gives the elements of an entry that this rank holds their initial values.
     void fill_here(std::size_t index, staging& host);
     /// Writes those of `count` elements from `first` on that are in a part of an entry.
@@ -326,6 +355,9 @@ class store final : public detail::capture_dependency {
     void tell(const entry& e, std::ptrdiff_t sign) const;
 
     void drop_frozen_masters();
+
+    /// Freezes what is neither of an adapter nor to be trained besides, before there is memory. Throws argument_error.
+    void freeze_base();
 
     void move_master(const group& g, std::size_t before, std::byte* kept, const entry& e);
 
@@ -345,6 +377,9 @@ class store final : public detail::capture_dependency {
     std::size_t rank_ = 0;
     detail::store_sharding* sharding_ = nullptr;
     amax_histories amaxes_;
+    detail::adapter_list adapters_;
+    static constexpr std::uint32_t first_of_adapters = 0x80000000;
+    std::uint32_t adapter_entries_ = 0;
     detail::read_latch readers_;
     bool committed_ = false, is_waiting_ = false;
     std::uint64_t seed_ = 0;

@@ -7,7 +7,8 @@
 ///     auto y = mlp(ctx, x, residual);                        // (…, width)
 ///     ht::nn::gated_mlp<ht::at<P, "mlp">, ht::nn::gate::gelu> mlp{store, width, hidden};       // GeGLU, as in Gemma
 ///
-/// Paths below it: "gate_up", whose weight has the rows of gate followed by those of up, and "down".
+/// Paths below it: "gate_up", whose weight has the rows of gate followed by those of up, and "down". Each of gate and
+/// up can have an adapter: "gate_up.gate" and "gate_up.up".
 #pragma once
 
 #include <halftone/autodiff/op/gated.hpp>
@@ -37,7 +38,7 @@ struct gated_mlp {
     /// `inner` and `projection` are the initial weights of the two products.
     gated_mlp(store& s, extent width, extent hidden, const initial& inner = {.deviation = 0.02f},
               const initial& projection = {.deviation = 0.02f})
-        : gate_up(s, width, 2 * hidden, inner), down(s, hidden, width, projection) {}
+        : gate_up(s, width, 2 * hidden, inner, {{"gate", hidden}, {"up", hidden}}), down(s, hidden, width, projection) {}
 
     /// x: (…, width); the result has the same shape, in the residual's type or, without one, in down's `output`. Throws
     /// shape_error.

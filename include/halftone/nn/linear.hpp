@@ -8,11 +8,13 @@
 ///     ht::nn::linear<ht::at<P, "out">> out{store, in, out, {.bound = 0.01f}};   // initial weights: memory/initial.hpp
 ///     ht::nn::linear_no_bias<ht::at<P, "proj">> proj{store, in, out};           // y = x weightᵀ
 ///
+/// Under a policy ht::lora a layer can have a low-rank adapter (memory/adapters.hpp).
+///
 /// Numeric contract: products in the policy's `compute`, sums in float, the result rounded once, to `output` or, with a
 /// residual, to the residual's type.
 #pragma once
 
-#include <halftone/autodiff/op/linear.hpp>
+#include <halftone/nn/low_rank.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -27,6 +29,7 @@ struct linear {
 
     parameter<storage_signature<P, operation>, 2> weight;  // (out, in)
     parameter<storage_signature<P, operation>, 1> bias;    // (out)
+    [[no_unique_address]] halftone::detail::low_rank_of<P> adapter;
 
     /// Weights are initialised with a normal distribution of variance 1 / in, the bias with zeros.
     linear(store& s, extent in, extent out)
@@ -34,14 +37,15 @@ struct linear {
     /// A linear layer with given initial values. Throws argument_error for invalid ones, and shape_error.
     linear(store& s, extent in, extent out, const initial& weights, const initial& biases = {})
         : weight(s.add<P, operation>("weight", shape<2>{out, in}, weights)),
-          bias(s.add<P, operation>("bias", shape<1>{out}, biases)) {}
+          bias(s.add<P, operation>("bias", shape<1>{out}, biases)),
+          adapter(s, weight, {}) {}
 
     /// x: (…, in); the result is (…, out), in the policy's `output` or in the residual's type. Throws shape_error.
     template <class Context, class X, int Rank, class Residual = absent>
     auto operator()(Context&& ctx, const variable<X, Rank>& x, const Residual& residual = {}) const {
-        return halftone::linear<layer_roles<P, operation, Context, X>>(ctx, x, weight, bias, residual);
+        return halftone::detail::linear_with_adapter(*this, ctx, x, bias, residual);
     }
-    static decltype(auto) visit(auto&&, auto&& f) { return f(); }
+    static decltype(auto) visit(auto&& self, auto&& f) { return halftone::detail::visit_adapter(self, f); }
 };
 
 /// y = x weightᵀ, with a learnable weight: a linear layer without a bias.
@@ -52,20 +56,22 @@ struct linear_no_bias {
     static constexpr bool owns_parameters = true;
 
     parameter<storage_signature<P, operation>, 2> weight;  // (out, in)
+    [[no_unique_address]] halftone::detail::low_rank_of<P> adapter;
 
     /// Weights are initialised with a normal distribution of variance 1 / in.
     linear_no_bias(store& s, extent in, extent out)
         : linear_no_bias(s, in, out, initial{.deviation = in > 0 ? 1.0f / std::sqrt(static_cast<float>(in)) : 0.0f}) {}
-    /// A linear layer with given initial weights. Throws argument_error for invalid ones, and shape_error.
-    linear_no_bias(store& s, extent in, extent out, const initial& weights)
-        : weight(s.add<P, operation>("weight", shape<2>{out, in}, weights)) {}
+    /// A linear layer with given initial weights; `blocks` are its rows, where adapters are to be those of parts of them. Throws
+    /// argument_error for invalid ones, and shape_error.
+    linear_no_bias(store& s, extent in, extent out, const initial& weights, std::initializer_list<row_block> blocks = {})
+        : weight(s.add<P, operation>("weight", shape<2>{out, in}, weights)), adapter(s, weight, blocks) {}
 
     /// x: (…, in); the result is (…, out), in the policy's `output` or in the residual's type. Throws shape_error.
     template <class Context, class X, int Rank, class Residual = absent>
     auto operator()(Context&& ctx, const variable<X, Rank>& x, const Residual& residual = {}) const {
-        return halftone::linear<layer_roles<P, operation, Context, X>>(ctx, x, weight, absent{}, residual);
+        return halftone::detail::linear_with_adapter(*this, ctx, x, absent{}, residual);
     }
-    static decltype(auto) visit(auto&&, auto&& f) { return f(); }
+    static decltype(auto) visit(auto&& self, auto&& f) { return halftone::detail::visit_adapter(self, f); }
 };
 
 }  // namespace nn

@@ -11,7 +11,7 @@
 ///     ht::nn::rotary_attention<ht::at<P, "attn">, ht::nn::qk_norm::rms> attn{store, width, {.heads = 32}};      // Qwen3
 ///
 /// Paths below it: "qkv" and "proj", and "q_norm" and "k_norm" if heads are normalised. The rows of "qkv" are the
-/// weights of q_proj, k_proj and v_proj, in this order.
+/// weights of q_proj, k_proj and v_proj, in this order; each of them can have an adapter: "qkv.q", "qkv.k" and "qkv.v".
 #pragma once
 
 #include <halftone/autodiff/op/modified_attention.hpp>
@@ -46,19 +46,22 @@ struct linear_perhaps_bias {
     parameter<storage_signature<P, operation>, 2> weight;  // (out, in)
     parameter<storage_signature<P, operation>, 1> bias;    // (out); not in the store if there is none
     bool has_bias;
+    [[no_unique_address]] halftone::detail::low_rank_of<P> adapter;
 
-    linear_perhaps_bias(store& s, extent in, extent out, const initial& weights, bool biased)
-        : weight(s.add<P, operation>("weight", shape<2>{out, in}, weights)), has_bias(biased) {
-        if (biased) bias = s.add<P, operation>("bias", shape<1>{out}, initial{});
-    }
+    /// `blocks` are its rows, where adapters are to be those of parts of them.
+    linear_perhaps_bias(store& s, extent in, extent out, const initial& weights, bool biased,
+                        std::initializer_list<row_block> blocks = {})
+        : weight(s.add<P, operation>("weight", shape<2>{out, in}, weights)),
+          bias(biased ? s.add<P, operation>("bias", shape<1>{out}, initial{}) : decltype(bias){}),
+          has_bias(biased),
+          adapter(s, weight, blocks) {}
     /// x: (…, in); the result is (…, out), in the policy's `output`. Throws shape_error.
     template <class Context, class X, int Rank>
     auto operator()(Context&& ctx, const variable<X, Rank>& x) const {
-        using roles = layer_roles<P, operation, Context, X>;
-        if (has_bias) return halftone::linear<roles>(ctx, x, weight, bias);
-        return halftone::linear<roles>(ctx, x, weight, absent{});
+        if (has_bias) return halftone::detail::linear_with_adapter(*this, ctx, x, bias, absent{});
+        return halftone::detail::linear_with_adapter(*this, ctx, x, absent{}, absent{});
     }
-    static decltype(auto) visit(auto&&, auto&& f) { return f(); }
+    static decltype(auto) visit(auto&& self, auto&& f) { return halftone::detail::visit_adapter(self, f); }
 };
 
 /// The normalisation of each head of queries and keys before it is rotated.
@@ -132,7 +135,8 @@ struct rotary_attention {
   private:
     rotary_attention(store& s, extent width, const initial& inner, const initial& projection,
                      const rotary_attention_options& o)
-        : qkv(s, width, (o.heads + 2 * o.kv_heads) * o.head_size, inner, o.qkv_bias),
+        : qkv(s, width, (o.heads + 2 * o.kv_heads) * o.head_size, inner, o.qkv_bias,
+              {{"q", o.heads * o.head_size}, {"k", o.kv_heads * o.head_size}, {"v", o.kv_heads * o.head_size}}),
           norms(s, o.head_size, o.norm_eps),
           proj(s, o.heads * o.head_size, width, projection),
           options(o) {}

@@ -131,9 +131,9 @@ template <class L>
 using own_result = std::conditional_t<stream_giving<L>, stream_of<policy_within<typename L::policy, as_given>>,
                                       typename policy_within<typename L::policy, as_given>::output>;
 
-/// The lines of a single operation.
+/// The lines of a layer's own operation.
 template <class L, class In, class Stream, class Op = typename computed_by<L>::type>
-struct of_operation {
+struct of_own_operation {
     using types = layer_types<typename L::policy, Op>;
     using out = std::remove_const_t<stream_or<Stream, own_result<L>>>;
     static constexpr auto lines() {
@@ -155,7 +155,7 @@ struct of_operation {
     }
 };
 template <class L, class In, class Stream>
-struct of_operation<L, In, Stream, op::linear_cross_entropy> {
+struct of_own_operation<L, In, Stream, op::linear_cross_entropy> {
     using P = typename L::policy;
     using types = layer_types<P, op::linear_cross_entropy>;
     using out = linear_loss<typename types::compute>;
@@ -168,6 +168,34 @@ struct of_operation<L, In, Stream, op::linear_cross_entropy> {
         } else {
             return join(own, cast<float, out>(op::cast::name, place_text<P>.data));
         }
+    }
+};
+
+/// The adapter of a linear layer (nn/low_rank.hpp).
+template <class List>
+inline constexpr bool is_one_adapter = false;
+template <class List>
+struct first_type;
+template <class A, class... Rest>
+struct first_type<types<A, Rest...>> {
+    using type = A;
+};
+template <class A>
+    requires requires { requires A::is_adapter; }
+inline constexpr bool is_one_adapter<types<A>> = true;
+template <class L>
+concept adapted_layer = layer<L> && is_one_adapter<children_of<L>>;
+
+/// The lines of a single operation and, before it, those of the layer's adapter.
+template <class L, class In, class Stream>
+struct of_operation : of_own_operation<L, In, Stream> {};
+template <adapted_layer L, class In, class Stream>
+struct of_operation<L, In, Stream> : of_own_operation<L, In, Stream> {
+    static constexpr auto lines() {
+        using adapter = typename first_type<children_of<L>>::type;
+        using a = of_own_operation<adapter, In, void>;
+        using b = of_own_operation<adapter, typename a::out, Stream>;
+        return join(join(a::lines(), b::lines()), of_own_operation<L, In, Stream>::lines());
     }
 };
 
@@ -205,7 +233,8 @@ struct of_layer<L, In, Stream> : in_order<In, children_of<L>> {
 };
 
 template <class L, class In, class Stream>
-    requires(layer<L> && !std::is_void_v<operation_of<L>> && std::is_same_v<children_of<L>, types<>>)
+    requires(layer<L> && !std::is_void_v<operation_of<L>> &&
+             (std::is_same_v<children_of<L>, types<>> || is_one_adapter<children_of<L>>))
 struct of_layer<L, In, Stream> : of_operation<L, In, Stream> {};
 
 template <class List>
@@ -315,7 +344,8 @@ struct of_layer<L, In, Stream> {
     using out = std::remove_const_t<stream_or<Stream, typename down_types::output>>;
     using up_storage = typename storage_read<up>::type;
     using between = typename activation_of<L>::type;
-    static constexpr bool whole = std::is_same_v<between, op::gelu> && same_types<up_types, down_types> &&
+    static constexpr bool whole = !adapted_layer<up> && !adapted_layer<down> && std::is_same_v<between, op::gelu> &&
+                                  same_types<up_types, down_types> &&
                                   std::is_same_v<up_storage, typename storage_read<down>::type>;
     static constexpr auto lines() {
         if constexpr (whole) {
