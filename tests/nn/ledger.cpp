@@ -358,6 +358,28 @@ TEST_CASE("ledger: a Llama's operations are called with the types in the ledger"
     CHECK(calls.casts() == ht::casts<llama<mixed_llama>>);
 }
 
+TEST_CASE("ledger: adapters' products are called with the types in the ledger") {
+    recorder device;
+    using tuned = llama<ht::recipe<ht::lora<amp_bf16, ht::pure_bf16>, rule<"*.norm", ht::full_fp32>,
+                                   rule<"h.*.mlp", ht::lora<ht::full_fp32, amp_bf16>>>>;
+    const ht::add_adapters added{device, {.rank = 4}};
+    tuned model{device, {.vocab_size = 23, .hidden_size = 32, .intermediate_size = 16, .num_hidden_layers = 2, .max_position_embeddings = 8}};
+    ht::tape calls{device, ht::ledger_of_calls};
+    model.loss(calls, one_row());
+    int found = 0;
+    for (const ht::ledger_entry& e : calls.entries()) {
+        if (std::string(e.op) != "linear") continue;
+        CAPTURE(e.path);
+        CAPTURE(ht::name(e.pass));
+        CAPTURE(e.in);
+        CAPTURE(e.out);
+        const auto& types = ht::ledger<tuned>;
+        CHECK(std::count(types.begin(), types.end(), e) >= 1);
+        ++found;
+    }
+    CHECK(found >= 4 * 5);
+}
+
 /// Two layers and a free operation between them.
 template <class P>
 struct stacked : ht::nn::model {

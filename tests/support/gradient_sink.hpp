@@ -38,12 +38,17 @@ class gradient_sink {
     std::vector<float> entry(std::size_t i) const {
         return read<in_float>(i);
     }
+    /// That of an entry which is accumulated in double.
+    std::vector<double> double_entry(std::size_t i) const { return read<in_double>(i); }
 
     int received = 0;
 
   private:
     struct in_float {
         using accumulate = float;
+    };
+    struct in_double {
+        using accumulate = double;
     };
     /// A copy of a gradient from the device's memory.
     template <class Storage>

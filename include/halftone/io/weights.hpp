@@ -50,6 +50,13 @@ struct weight_piece {
 /// v_proj, say, of a product that halftone computes as one. None: `names` tells.
 using weight_pieces = std::function<std::vector<weight_piece>(const std::string& path)>;
 
+/// Which of a model's parameters are saved or loaded: what adapters are is in memory/adapters.hpp.
+enum class weights_of {
+    all,
+    base,     ///< without adapters
+    trained,  ///< those that are not frozen: of a model with adapters these, and what is trained besides
+};
+
 /// How weights are saved.
 struct save_weights_options {
     std::optional<dtype> type = std::nullopt;  ///< a floating-point type for all; by default each parameter's own
@@ -58,6 +65,7 @@ struct save_weights_options {
     weight_names names{};            ///< by default the paths
     weight_transposes transposed{};  ///< by default none
     weight_pieces pieces{};          ///< by default each parameter is one tensor
+    weights_of which = weights_of::all;
 };
 
 /// What a file may lack or have in addition.
@@ -78,6 +86,7 @@ struct load_weights_options {
     /// model. Files that are of another model, or have numbers that a parameter's type does not hold, are found before that, too;
     /// but if reading fails on the way the model has a part of the weights.
     bool one_at_a_time = false;
+    weights_of which = weights_of::all;
 };
 
 namespace detail {
@@ -253,6 +262,7 @@ struct stored_piece {
 /// loading. Throws argument_error for pieces that have not as many rows as the parameter.
 template <class Options>
 std::vector<stored_piece> stored_pieces(const store_entry& e, const Options& o) {
+    if ((o.which == weights_of::base && e.is_adapter) || (o.which == weights_of::trained && e.frozen)) return {};
     const auto parts = o.pieces ? o.pieces(e.path) : std::vector<weight_piece>{};
     if (parts.empty()) {
         const std::string named = o.names ? o.names(e.path) : e.path;

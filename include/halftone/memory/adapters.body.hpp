@@ -43,7 +43,7 @@ HALFTONE_OUT_OF_LINE std::optional<adapter_list::sizes> adapter_list::chosen(con
         rank = p.rank.value_or(rank), alpha = p.alpha.value_or(alpha);
     }
     const double r = static_cast<double>(rank);
-    return sizes{rank, static_cast<float>(alpha / (options_->rank_stabilized ? std::sqrt(r) : r))};
+    return sizes{rank, alpha / (options_->rank_stabilized ? std::sqrt(r) : r)};
 }
 
 HALFTONE_OUT_OF_LINE void adapter_list::check_targets() const {

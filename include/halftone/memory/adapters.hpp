@@ -52,7 +52,7 @@ struct store_adapter {
     std::size_t a = 0, b = 0;      ///< indices of A and B
     extent first_row = 0, rows = 0;  ///< the rows of the weight that are adapted
     extent first_rank = 0, rank = 0;  ///< its rows of A
-    float scale = 1;               ///< of B A
+    double scale = 1;              ///< of B A
 };
 
 namespace detail {
@@ -63,7 +63,7 @@ class adapter_list {
     /// Rank and scale of an adapter.
     struct sizes {
         extent rank;
-        float scale;
+        double scale;
     };
 
     /// Without options there are no adapters.

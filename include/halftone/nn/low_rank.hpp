@@ -98,7 +98,7 @@ class low_rank {
     struct block {
         const char* name;
         extent rows, rank;
-        float scale;
+        double scale;
         matrix b;
     };
 
@@ -124,7 +124,7 @@ class low_rank {
     /// scale B u + residual.
     template <class T, class Context, class U, int Rank, class Residual>
     static auto times_b(Context&& ctx, const variable<U, Rank>& u, const block& of, const Residual& residual) {
-        const auto scaled = of.scale == 1 ? u : cast<U>(ctx, mul(ctx, u, static_cast<double>(of.scale)));
+        const auto scaled = of.scale == 1 ? u : cast<U>(ctx, mul(ctx, u, of.scale));
         if constexpr (is_absent<Residual>) {
             return cast<T>(ctx, halftone::linear<roles<Context, U>>(ctx, scaled, of.b, absent{}));
         } else {

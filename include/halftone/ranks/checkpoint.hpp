@@ -126,6 +126,7 @@ template <class F>
 void visit_divided_parameters(store& parameters, const communicator& comm, const F& f) {
     for (std::size_t i = 0; i < parameters.entries().size(); ++i) {
         const store_entry& e = parameters.entries()[i];
+        if (!is_in_checkpoint(parameters, e)) continue;
         const store_group& g = parameters.groups()[e.group];
         const store_run& r = parameters.runs()[e.run];
         const bool is_copy = !r.master.is_there();

@@ -168,6 +168,7 @@ struct planned_run {
         {
             const workspace::lease before(twin.scratch(), device.memory().usage().live(memory_kind::workspace));
         }
+        const add_adapters as_original(twin.memory(), model.parameters().adapters().options());
         Model again(twin, model.config());
         freeze_as(model.parameters(), again.parameters());
         training_arguments few = arguments;

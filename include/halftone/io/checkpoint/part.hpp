@@ -88,10 +88,16 @@ inline void set_type(part_tensor& t, const char* type, std::size_t each) {
 
 inline bool is_host(const memory_resource& memory) { return dynamic_cast<const host_memory*>(&memory) != nullptr; }
 
+/// Whether a checkpoint has a parameter: not what is frozen beside adapters, which is as it was when it was loaded.
+inline bool is_in_checkpoint(const store& parameters, const store_entry& e) {
+    return !e.frozen || e.is_state || parameters.adapters().all().empty();
+}
+
 inline std::vector<part_tensor> tensors_of(store& parameters) {
     std::vector<part_tensor> tensors;
     for (std::size_t i = 0; i < parameters.entries().size(); ++i) {
         const store_entry& e = parameters.entries()[i];
+        if (!is_in_checkpoint(parameters, e)) continue;
         const store_group& g = parameters.groups()[e.group];
         const bool is_copy = e.master == store_entry::nowhere;
         part_tensor t{.name = e.path, .shape = e.shape};

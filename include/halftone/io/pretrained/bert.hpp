@@ -229,7 +229,8 @@ inline void load_bert(store& parameters, bert_file_names names, const tensor_fil
                     {.names = names,
                      .ignored = [&names](const std::string& tensor) { return names.is_beside(tensor); },
                      .pieces = [&names](const std::string& at) { return names.pieces(at); },
-                     .one_at_a_time = true});
+                     .one_at_a_time = true,
+                             .which = weights_of::base});
 }
 
 }  // namespace detail

@@ -196,6 +196,9 @@ inline nlohmann::json config_like(const std::filesystem::path& like) {
 /// model that is divided among ranks, all of them call it.
 inline void save_folder(const store& parameters, const std::filesystem::path& folder, const nlohmann::json& config,
                         const save_pretrained_options& options, save_weights_options weights) {
+    if (!parameters.adapters().all().empty() && !parameters.adapters().are_merged())
+        fail<state_error>("save_pretrained: the model has adapters, which are no part of its folder: ht::merge_adapters adds them to the "
+                          "weights, ht::save_adapters writes them alone");
     std::optional<std::string> generation;
     if (!options.like.empty()) {
         const auto beside = config_file_of(options.like).parent_path() / "generation_config.json";
@@ -203,6 +206,7 @@ inline void save_folder(const store& parameters, const std::filesystem::path& fo
     }
     weights.type = options.type ? options.type : type_for_others(parameters);
     weights.max_shard_bytes = options.max_shard_bytes;
+    weights.which = weights_of::base;
     save_weights(parameters, folder, weights);
     on_ranks_of(parameters, "save_pretrained.config", [&] {
         if (!is_writer(parameters)) return;

@@ -199,7 +199,8 @@ void load_pretrained(nn::gpt<P>& model, const std::filesystem::path& path) {
     detail::load_weights_of(model.parameters(), files, path.string(),
                             {.names = names,
                              .transposed = &detail::is_transposed_in_gpt2,
-                             .ignored = [&implied](const std::string& name) { return implied.count(name) != 0; }});
+                             .ignored = [&implied](const std::string& name) { return implied.count(name) != 0; },
+                             .which = weights_of::base});
 }
 
 namespace detail {

@@ -283,7 +283,8 @@ inline void load_llama_gguf(store& parameters, const nn::llama_config& c, bool n
                     {.names = [&names](const std::string& at) { return llama_gguf_name(names(at)); },
                      .ignored = [](const std::string& name) { return name == llama_gguf_factors; },
                      .pieces = pieces_of,
-                     .one_at_a_time = true});
+                     .one_at_a_time = true,
+                             .which = weights_of::base});
 }
 
 }  // namespace detail
@@ -313,7 +314,8 @@ void load_pretrained(nn::llama<P, Norm>& model, const std::filesystem::path& pat
                             {.names = names,
                              .ignored = is_ignored,
                              .pieces = [&names](const std::string& at) { return names.pieces(at); },
-                             .one_at_a_time = true});
+                             .one_at_a_time = true,
+                             .which = weights_of::base});
 }
 
 namespace detail {

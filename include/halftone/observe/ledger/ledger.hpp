@@ -267,6 +267,12 @@ template <class Op, class Reads, class Y, int Rank, class... Inputs, int... Rank
 auto lines_of_fields(const gradient_of<Y, Rank>&, const std::tuple<gradient_of<Inputs, Ranks>...>& inputs) {
     return by_element<Op, element_type<Op, Inputs...>, Reads, Y, Inputs...>(wanted_of(inputs));
 }
+/// As many inputs of one type as there are at run time.
+template <class Op, class Reads, class Y, int Rank, class Input, int InputRank>
+auto lines_of_fields(const gradient_of<Y, Rank>&, const std::vector<gradient_of<Input, InputRank>>& inputs) {
+    const bool is_wanted = std::any_of(inputs.begin(), inputs.end(), [](const auto& dx) { return dx.is_wanted(); });
+    return by_element<Op, element_type<Op, Input>, Reads, Y, Input>({is_wanted});
+}
 /// The lines of any other record, of which only the name is known.
 template <class Record>
 struct usual_lines {

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Low-rank adapters that ranks train together: data parallel, and with every parameter divided by ZeRO.
+#include "nn/lora.hpp"
+#include "ranks/rank_loop.hpp"
+#include "support/temporary_folder.hpp"
+#include "support/gradient_sink.hpp"
+#include "support/values.hpp"
+
+namespace ranks_lora_tests {
+
+namespace ht = halftone;
+using namespace lora_test;
+using rank_loop::options, rank_loop::seen, rank_loop::on_cpu;
+using tuned = ht::lora<ht::amp_bf16, ht::pure_bf16>;
+using model_type = ht::nn::llama<tuned>;
+
+template <class Look>
+std::vector<seen> train(int ranks, const options& o, const Look& look) {
+    return rank_loop::run(ranks, {.delivery = o.delivery}, [&](ht::communicator& host, seen& mine) {
+        on_cpu machine(host, {});
+        ht::cpu& device = machine.device;
+        const ht::add_adapters added{device, {.rank = 4, .alpha = 8, .targets = {"*.q", "*.v", "*.mlp"}}};
+        model_type m{device, llama_config(), 7};
+        std::optional<ht::shard<ht::cpu, model_type, ht::zero>> sharded;
+        rank_loop::divide(sharded, o, device, m, machine.comm);
+        ht::adamw optimizer{device, m, {.lr = 0.01}};
+        struct held {
+            batch b;
+            explicit held(unsigned seed) : b(seed) {}
+        };
+        rank_loop::train(
+            machine, o, m, optimizer, mine,
+            [&](int step, int micro) { return held(static_cast<unsigned>(31 * machine.comm.rank() + 7 * step + micro + 1)); },
+            [&](auto& tape, const held& h) { return m.loss(tape, h.b); }, [](int) {});
+        ht::inference eval{device};
+        const batch b(99);
+        for (const double x : support::doubles(m.logits(eval, b.tokens).view())) mine.logits.push_back(static_cast<float>(x));
+        look(machine, m);
+    });
+}
+
+TEST_CASE("lora: ZeRO 0 to 3 have the bits of data parallel training") {
+    options o{.stage = -1, .micro_batches = 2, .clip = 0.5f};
+    const auto plain = train(2, o, [](auto&&...) {});
+    for (int stage = 0; stage <= 3; ++stage) {
+        for (const bool has_units : {false, true}) {
+            CAPTURE(stage);
+            CAPTURE(has_units);
+            o.stage = stage;
+            o.units = has_units ? std::vector<std::string>{"h.*"} : std::vector<std::string>{};
+            rank_loop::check_same(train(2, o, [](auto&&...) {}), plain);
+        }
+    }
+}
+
+TEST_CASE("lora: adapters of a divided model are saved whole, and merged in one that is whole") {
+    const support::temporary_folder folder;
+    const auto file = folder.path() / "adapter.safetensors";
+    const auto trained = train(2, {.stage = 3, .units = {"h.*"}}, [&](auto&, auto& m) {
+        CHECK_THROWS_AS(ht::merge_adapters(m), ht::state_error);
+        ht::save_adapters(m, file);
+    });
+    ht::cpu device{{.threads = 1}};
+    const ht::add_adapters added{device, {.rank = 4, .alpha = 8, .targets = {"*.q", "*.v", "*.mlp"}}};
+    model_type m{device, llama_config(), 7};
+    ht::load_adapters(m, file);
+    ht::inference eval{device};
+    const batch b(99);
+    std::vector<float> logits;
+    for (const double x : support::doubles(m.logits(eval, b.tokens).view())) logits.push_back(static_cast<float>(x));
+    CHECK(rank_loop::same_bits(logits, trained[0].logits));
+}
+
+}  // namespace ranks_lora_tests
