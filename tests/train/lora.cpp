@@ -3,6 +3,8 @@
 /// Training of low-rank adapters: every optimizer, plans to the byte, budgets, checkpoints of what is trained alone.
 #include <filesystem>
 #include <map>
+#include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,8 @@
 #include <halftone/optim/adamw_8bit.hpp>
 #include <halftone/optim/lion_8bit.hpp>
 #include <halftone/optim/muon.hpp>
+#include <halftone/observe/lint/lint.hpp>
+#include <halftone/observe/shadow/shadow.hpp>
 #include <halftone/optim/sgd_8bit.hpp>
 
 #include "nn/lora.hpp"
@@ -154,6 +158,22 @@ TEST_CASE("lora: a trainer within a budget of memory, also where the adapters' o
     CHECK(device.memory().usage().peak() <= std::size_t{4} << 20);
     CHECK(values(model->parameters(), true) == before);
     CHECK(values(model->parameters(), false) != std::map<std::string, std::vector<double>>{});
+}
+
+TEST_CASE("lora: a step differs from fp32 only by rounding, and its sums are short enough") {
+    ht::cpu device{{.threads = 1}};
+    const ht::add_adapters added{device, {.rank = 4, .alpha = 6, .targets = {"*.attn", "*.gate", "*.down"}}};
+    using model_type = ht::nn::llama<ht::recipe<tuned, ht::rule<"h.1.attn.proj", ht::pure_bf16>>>;
+    model_type model{device, llama_config(), 1};
+    fill_b(model.parameters());
+    ht::shadow_twin<model_type> twin{device, llama_config()};
+    const batch b;
+    const auto report = ht::shadow_run(device, model, twin, [&](auto& tape, const auto& m) { return m.loss(tape, b); });
+    std::ostringstream table;
+    report.print(table);
+    CAPTURE(table.str());
+    CHECK(report.first() == nullptr);
+    CHECK(ht::lint(model, {.rows = 8192, .micro_batches = 512}).empty());
 }
 
 }  // namespace train_lora_tests

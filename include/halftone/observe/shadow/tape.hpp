@@ -17,6 +17,7 @@
 #include <halftone/number/classify.hpp>
 #include <halftone/observe/operations.hpp>
 #include <halftone/observe/watch/watched_tape.hpp>
+#include <halftone/policy/lora.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -41,6 +42,17 @@ struct policy_in_fp32<in_fp32<P>> {
     using type = in_fp32<P>;
 };
 template <policy_marker P>
+struct policy_in_fp32<P> {
+    using type = P;
+};
+/// With adapters at the same layers.
+template <class P>
+    requires(requires { typename P::adapter; } && !requires { typename P::stands_for; })
+struct policy_in_fp32<P> {
+    using type = lora<in_fp32<typename P::adapter>, in_fp32<P>>;
+};
+template <class P>
+    requires(requires { typename P::adapter; } && requires { typename P::stands_for; })
 struct policy_in_fp32<P> {
     using type = P;
 };
