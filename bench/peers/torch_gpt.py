@@ -145,6 +145,34 @@ def generate_qwen2(q):
     return by_transformers(transformers.Qwen2ForCausalLM(config), q)
 
 
+def tune_qwen2(q):
+    """{method: lora or full, rank, layers, heads, kv_heads, width, intermediate, vocabulary, context, batch, length}: a step of AdamW in bf16, by
+    PEFT's adapters on all linear layers, or of the whole model."""
+    import transformers
+
+    config = transformers.Qwen2Config(vocab_size=q["vocabulary"], hidden_size=q["width"], intermediate_size=q["intermediate"],
+                                      num_hidden_layers=q["layers"], num_attention_heads=q["heads"],
+                                      num_key_value_heads=q["kv_heads"], max_position_embeddings=q["context"],
+                                      rope_parameters={"rope_type": "default", "rope_theta": 1e6}, tie_word_embeddings=True)
+    model = transformers.Qwen2ForCausalLM(config).to(torch.bfloat16)
+    if q["method"] == "lora":
+        import peft
+
+        model = peft.get_peft_model(model, peft.LoraConfig(r=q["rank"], lora_alpha=2 * q["rank"], target_modules="all-linear",
+                                                           task_type="CAUSAL_LM"))
+    model.train()
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(parameters, lr=1e-4, fused=True)
+    ids = torch.randint(q["vocabulary"], (q["batch"], q["length"]))
+
+    def step():
+        optimizer.zero_grad()
+        model(input_ids=ids, labels=ids).loss.backward()
+        optimizer.step()
+
+    return step
+
+
 def parameters_of(count):
     """`count` parameters in tensors like those of a GPT-2: one large one, then blocks of 12 width^2; and their gradients."""
     sizes = []
@@ -185,4 +213,4 @@ def sgd(q):
 
 
 OPS = {"train_step": train_step, "adamw": adamw, "clip": clip, "sgd": sgd, "generate": generate,
-       "generate_gpt2": generate_gpt2, "generate_qwen2": generate_qwen2}
+       "generate_gpt2": generate_gpt2, "generate_qwen2": generate_qwen2, "tune_qwen2": tune_qwen2}

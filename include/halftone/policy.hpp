@@ -10,6 +10,7 @@
 
 #include <halftone/policy/category.hpp>
 #include <halftone/policy/check.hpp>
+#include <halftone/policy/lora.hpp>
 #include <halftone/policy/model.hpp>
 #include <halftone/policy/operations.hpp>
 #include <halftone/policy/path.hpp>

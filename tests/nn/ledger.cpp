@@ -363,7 +363,12 @@ TEST_CASE("ledger: adapters' products are called with the types in the ledger") 
     using tuned = llama<ht::recipe<ht::lora<amp_bf16, ht::pure_bf16>, rule<"*.norm", ht::full_fp32>,
                                    rule<"h.*.mlp", ht::lora<ht::full_fp32, amp_bf16>>>>;
     const ht::add_adapters added{device, {.rank = 4}};
-    tuned model{device, {.vocab_size = 23, .hidden_size = 32, .intermediate_size = 16, .num_hidden_layers = 2, .max_position_embeddings = 8}};
+    tuned model{device,
+                {.vocab_size = 23,
+                 .hidden_size = 32,
+                 .intermediate_size = 16,
+                 .num_hidden_layers = 2,
+                 .max_position_embeddings = 8}};
     ht::tape calls{device, ht::ledger_of_calls};
     model.loss(calls, one_row());
     int found = 0;

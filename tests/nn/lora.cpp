@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Low-rank adapters: losses and gradients against those of merged weights, what is frozen, where adapters are, and merging.
-#include "nn/lora.hpp"
-
 #include <cmath>
 
 #include <halftone/io/pretrained.hpp>
 #include <halftone/optim/sgd.hpp>
 
+#include "nn/lora.hpp"
 #include "support/gradient_sink.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/values.hpp"
@@ -59,13 +58,15 @@ void has_gradients_of_merged(const Config& config, const ht::adapter_options& op
         const std::size_t i = entry_at(whole.parameters(), s.entries()[each.weight].path);
         const matrix g{s.entries()[each.weight].rows, s.entries()[each.weight].width, of_whole.double_entry(i)};
         const matrix a = values_of(s, each.a), bm = values_of(s, each.b);
-        const matrix da{a.rows, a.columns, of_model.double_entry(each.a)}, db{bm.rows, bm.columns, of_model.double_entry(each.b)};
+        const matrix da{a.rows, a.columns, of_model.double_entry(each.a)},
+            db{bm.rows, bm.columns, of_model.double_entry(each.b)};
         const double scale = each.scale;
         bool fits = true;
         for (ht::extent row = 0; row < each.rows; ++row) {
             for (ht::extent r = 0; r < each.rank; ++r) {
                 double sum = 0;
-                for (ht::extent c = 0; c < g.columns; ++c) sum += g.at(each.first_row + row, c) * a.at(each.first_rank + r, c);
+                for (ht::extent c = 0; c < g.columns; ++c)
+                    sum += g.at(each.first_row + row, c) * a.at(each.first_rank + r, c);
                 fits = fits && is_close(db.at(row, r), scale * sum, std::fabs(sum));
             }
         }
@@ -84,8 +85,11 @@ void has_gradients_of_merged(const Config& config, const ht::adapter_options& op
 TEST_CASE("lora: losses are those of merged weights, gradients follow from theirs") {
     using P = ht::lora<ht::full_fp64, ht::full_fp64>;
     has_gradients_of_merged<ht::nn::llama<P>>(llama_config(), {.rank = 3, .alpha = 5});
-    has_gradients_of_merged<ht::nn::llama<P>>(llama_config(), {.rank = 2, .alpha = 3, .rank_stabilized = true,
-                                                               .targets = {"*.q", "h.1.attn.qkv.v", "*.up", "h.0.attn.proj"}});
+    has_gradients_of_merged<ht::nn::llama<P>>(llama_config(),
+                                              {.rank = 2,
+                                               .alpha = 3,
+                                               .rank_stabilized = true,
+                                               .targets = {"*.q", "h.1.attn.qkv.v", "*.up", "h.0.attn.proj"}});
     has_gradients_of_merged<ht::nn::llama<P>>(
         llama_config(), {.rank = 4, .patterns = {{"*.v", 1, 9.0}, {"h.1", {}, 2.0}, {"h.1.mlp.gate_up.gate", 2, {}}}});
     has_gradients_of_merged<ht::nn::gpt<P>>(gpt_config(), {.rank = 3, .alpha = 5});
@@ -111,7 +115,8 @@ TEST_CASE("lora: a model begins as its base, to the bit") {
 
 TEST_CASE("lora: only adapters, and what is trained besides, have masters, gradients and moments") {
     ht::cpu device{{.threads = 1}};
-    const ht::add_adapters added{device, {.rank = 4, .targets = {"h.0.attn.qkv.q"}, .trained = {"norm", "head.weight"}}};
+    const ht::add_adapters added{device,
+                                 {.rank = 4, .targets = {"h.0.attn.qkv.q"}, .trained = {"norm", "head.weight"}}};
     ht::nn::llama<ht::lora<ht::amp_bf16, ht::amp_bf16>> model{device, llama_config()};
     const ht::store& s = model.parameters();
     strings with_gradient, with_master;
@@ -135,20 +140,27 @@ TEST_CASE("lora: options out of range, and paths that no layer has") {
         ht::nn::llama<ht::lora<ht::full_fp32, ht::full_fp32>> model{device, llama_config()};
     };
     CHECK_THROWS_WITH_AS(refused({.rank = 0}), "add_adapters: a rank of 0; expected at least 1", ht::argument_error);
-    CHECK_THROWS_WITH_AS(refused({.patterns = {{"*", -1, {}}}}), "add_adapters: a rank of -1; expected at least 1", ht::argument_error);
-    CHECK_THROWS_WITH_AS(refused({.alpha = INFINITY}), "add_adapters: alpha is inf; expected a finite number", ht::argument_error);
-    CHECK_THROWS_WITH_AS(refused({.dropout = 1}), "add_adapters: a dropout of 1; expected at least 0 and less than 1", ht::argument_error);
-    CHECK_THROWS_WITH_AS(refused({.targets = {}}), "add_adapters: no targets; \"*\" gives every linear layer an adapter", ht::argument_error);
+    CHECK_THROWS_WITH_AS(refused({.patterns = {{"*", -1, {}}}}), "add_adapters: a rank of -1; expected at least 1",
+                         ht::argument_error);
+    CHECK_THROWS_WITH_AS(refused({.alpha = INFINITY}), "add_adapters: alpha is inf; expected a finite number",
+                         ht::argument_error);
+    CHECK_THROWS_WITH_AS(refused({.dropout = 1}), "add_adapters: a dropout of 1; expected at least 0 and less than 1",
+                         ht::argument_error);
+    CHECK_THROWS_WITH_AS(refused({.targets = {}}),
+                         "add_adapters: no targets; \"*\" gives every linear layer an adapter", ht::argument_error);
     CHECK_THROWS_WITH_AS(refused({.targets = {"*.q", "*.q_proj"}}),
-                         "add_adapters: the model has no linear layer at *.q_proj whose policy is an ht::lora", ht::argument_error);
+                         "add_adapters: the model has no linear layer at *.q_proj whose policy is an ht::lora",
+                         ht::argument_error);
     CHECK_THROWS_WITH_AS(refused({.trained = {"lm_head"}}),
-                         "add_adapters: the model has no parameter at lm_head, which is to be trained", ht::argument_error);
+                         "add_adapters: the model has no parameter at lm_head, which is to be trained",
+                         ht::argument_error);
     CHECK_THROWS_AS(refused({.targets = {"h.*.attn.norm"}}), ht::argument_error);
     // Layers of another policy cannot have one.
     using some = ht::recipe<ht::full_fp32, ht::rule<"h.*.attn", ht::lora<ht::full_fp32, ht::full_fp32>>>;
     const ht::add_adapters added{device, {.rank = 2}};
     ht::nn::llama<some> model{device, llama_config()};
-    for (const ht::store_adapter& a : model.parameters().adapters().all()) CHECK(a.path.find(".attn.") != std::string::npos);
+    for (const ht::store_adapter& a : model.parameters().adapters().all())
+        CHECK(a.path.find(".attn.") != std::string::npos);
     CHECK_THROWS_AS((ht::nn::llama<ht::full_fp32>{device, llama_config()}), ht::argument_error);
 }
 
@@ -204,7 +216,8 @@ TEST_CASE("lora: merging rounds once, and is not taken back") {
         CHECK(fits);
         ++k;
     }
-    CHECK_THROWS_WITH_AS(ht::merge_adapters(model), "merge_adapters: the adapters are a part of the weights since they were merged",
+    CHECK_THROWS_WITH_AS(ht::merge_adapters(model),
+                         "merge_adapters: the adapters are a part of the weights since they were merged",
                          ht::state_error);
     CHECK_THROWS_AS(ht::save_adapters(model, folder.path() / "a.safetensors"), ht::state_error);
     // What is written now is a plain model.
@@ -214,9 +227,11 @@ TEST_CASE("lora: merging rounds once, and is not taken back") {
     ht::load_pretrained(plain, folder.path() / "out");
     const batch b;
     ht::inference eval{device};
-    CHECK(support::doubles(plain.logits(eval, b.tokens).view()) == support::doubles(model.logits(eval, b.tokens).view()));
+    CHECK(support::doubles(plain.logits(eval, b.tokens).view()) ==
+          support::doubles(model.logits(eval, b.tokens).view()));
     CHECK_THROWS_WITH_AS(ht::merge_adapters(plain),
-                         "merge_adapters: the model has no adapters; it gets them while an ht::add_adapters exists", ht::state_error);
+                         "merge_adapters: the model has no adapters; it gets them while an ht::add_adapters exists",
+                         ht::state_error);
 }
 
 TEST_CASE("lora: adapters in a file of their own, over a base that is loaded apart") {

@@ -32,13 +32,17 @@ inline ht::nn::llama_config llama_config() {
             .max_position_embeddings = 16,
             .attention_bias = true};
 }
-inline ht::nn::gpt_config gpt_config() { return {.vocabulary = 32, .context = 16, .layers = 2, .heads = 2, .width = 16}; }
+inline ht::nn::gpt_config gpt_config() {
+    return {.vocabulary = 32, .context = 16, .layers = 2, .heads = 2, .width = 16};
+}
 
 /// A row-major matrix of a store, its values or its gradient.
 struct matrix {
     ht::extent rows = 0, columns = 0;
     std::vector<double> values{};
-    double at(ht::extent row, ht::extent column) const { return values[static_cast<std::size_t>(row * columns + column)]; }
+    double at(ht::extent row, ht::extent column) const {
+        return values[static_cast<std::size_t>(row * columns + column)];
+    }
 };
 
 inline std::size_t entry_at(const ht::store& s, const std::string& path) {

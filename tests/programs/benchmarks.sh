@@ -21,6 +21,7 @@ declare -A cases=(
     [attention]="T=128"
     [checkpoint]="saving"
     [conv2d]="forward"
+    [finetune]="lora"
     [generate]="B=1"
     [linear_cross_entropy]="256"
     [loading]="constructing"
@@ -35,6 +36,7 @@ declare -A cases=(
 ) smaller=(
     [checkpoint]="--layers 1 --width 32 --heads 2 --vocabulary 256 --batch 1 --length 16 --steps 1 --folder $work/checkpoints"
     [conv2d]="--quick --images 1"
+    [finetune]="--tiny"
     [generate]="--tiny"
     [loading]="--layers 1 --width 32 --intermediate 64 --heads 2 --key-value-heads 1 --vocabulary 256 --folder $work/llama"
     [memory_arenas]="--tiny --steps 20"

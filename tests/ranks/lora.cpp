@@ -3,8 +3,8 @@
 /// Low-rank adapters that ranks train together: data parallel, and with every parameter divided by ZeRO.
 #include "nn/lora.hpp"
 #include "ranks/rank_loop.hpp"
-#include "support/temporary_folder.hpp"
 #include "support/gradient_sink.hpp"
+#include "support/temporary_folder.hpp"
 #include "support/values.hpp"
 
 namespace ranks_lora_tests {
@@ -31,11 +31,14 @@ std::vector<seen> train(int ranks, const options& o, const Look& look) {
         };
         rank_loop::train(
             machine, o, m, optimizer, mine,
-            [&](int step, int micro) { return held(static_cast<unsigned>(31 * machine.comm.rank() + 7 * step + micro + 1)); },
+            [&](int step, int micro) {
+                return held(static_cast<unsigned>(31 * machine.comm.rank() + 7 * step + micro + 1));
+            },
             [&](auto& tape, const held& h) { return m.loss(tape, h.b); }, [](int) {});
         ht::inference eval{device};
         const batch b(99);
-        for (const double x : support::doubles(m.logits(eval, b.tokens).view())) mine.logits.push_back(static_cast<float>(x));
+        for (const double x : support::doubles(m.logits(eval, b.tokens).view()))
+            mine.logits.push_back(static_cast<float>(x));
         look(machine, m);
     });
 }

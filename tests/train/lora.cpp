@@ -11,12 +11,12 @@
 #include <doctest/doctest.h>
 
 #include <halftone/io/checkpoint.hpp>
+#include <halftone/observe/lint/lint.hpp>
+#include <halftone/observe/shadow/shadow.hpp>
 #include <halftone/optim/adafactor.hpp>
 #include <halftone/optim/adamw_8bit.hpp>
 #include <halftone/optim/lion_8bit.hpp>
 #include <halftone/optim/muon.hpp>
-#include <halftone/observe/lint/lint.hpp>
-#include <halftone/observe/shadow/shadow.hpp>
 #include <halftone/optim/sgd_8bit.hpp>
 
 #include "nn/lora.hpp"
@@ -79,7 +79,9 @@ TEST_CASE("lora: every optimizer trains adapters, and leaves the base as it is")
     learns("muon", [](auto& d, auto& m) { return ht::muon{d, m, {.hidden = {"*"}, .lr = 0.02}}; });
     learns("adafactor", [](auto& d, auto& m) { return ht::adafactor{d, m, {.lr = 1}}; });
     learns("sgd", [](auto& d, auto& m) { return ht::sgd{d, m, {.lr = 1, .momentum = 0.9}}; });
-    learns("sgd_8bit", [](auto& d, auto& m) { return ht::sgd_8bit{d, m, {.lr = 1, .momentum = 0.9, .min_8bit_size = 64}}; });
+    learns("sgd_8bit", [](auto& d, auto& m) {
+        return ht::sgd_8bit{d, m, {.lr = 1, .momentum = 0.9, .min_8bit_size = 64}};
+    });
 }
 
 TEST_CASE("lora: a run that goes on from a checkpoint of adapters alone has the same bits") {
@@ -151,8 +153,10 @@ TEST_CASE("lora: a trainer within a budget of memory, also where the adapters' o
     const std::string corpus = small::text();
     ht::language_data data{ht::token_view{corpus}, small::options};
     const auto before = values(model->parameters(), true);
-    ht::trainer trainer{device, *model,
-                        {.per_device_train_batch_size = 4, .max_steps = 4, .learning_rate = 1e-2, .memory = {.budget = 4 << 20}}};
+    ht::trainer trainer{
+        device,
+        *model,
+        {.per_device_train_batch_size = 4, .max_steps = 4, .learning_rate = 1e-2, .memory = {.budget = 4 << 20}}};
     trainer.train(data);
     REQUIRE(trainer.budget());
     CHECK(device.memory().usage().peak() <= std::size_t{4} << 20);

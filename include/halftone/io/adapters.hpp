@@ -25,7 +25,8 @@ namespace detail {
 inline void expect_adapters(const char* function, const store& parameters) {
     if (parameters.adapters().all().empty())
         fail<state_error>(function, ": the model has no adapters; it gets them while an ht::add_adapters exists");
-    if (parameters.adapters().are_merged()) fail<state_error>(function, ": the adapters are a part of the weights since they were merged");
+    if (parameters.adapters().are_merged())
+        fail<state_error>(function, ": the adapters are a part of the weights since they were merged");
 }
 
 /// The values of some of a matrix's rows, as float or double.
@@ -57,8 +58,9 @@ void merge(cpu& device, store& parameters, const store_adapter& adapter) {
         const extent rows = std::min(most, adapter.rows - first), row = adapter.first_row + first;
         const std::vector<T> b = rows_of<T>(parameters, adapter.b, first, rows);
         std::vector<T> added(static_cast<std::size_t>(rows * e.width));
-        product<T>(device, const_view<T, 2>(b.data(), {rows, adapter.rank}), const_view<T, 2>(a.data(), {adapter.rank, e.width}),
-                   view<T, 2>(added.data(), {rows, e.width}), write_mode::overwrite);
+        product<T>(device, const_view<T, 2>(b.data(), {rows, adapter.rank}),
+                   const_view<T, 2>(a.data(), {adapter.rank, e.width}), view<T, 2>(added.data(), {rows, e.width}),
+                   write_mode::overwrite);
         std::vector<double> sums = rows_of<double>(parameters, adapter.weight, row, rows);
         for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += adapter.scale * static_cast<double>(added[i]);
         std::vector<std::byte> values(sums.size() * own.bytes);
@@ -96,7 +98,9 @@ void merge_adapters(Model& model) {
     detail::expect_adapters("merge_adapters", parameters);
     parameters.check_committed();
     if (parameters.is_divided())
-        fail<state_error>("merge_adapters: the model is divided among ranks; save the adapters, and merge them in a model that is whole");
+        fail<state_error>(
+            "merge_adapters: the model is divided among ranks; save the adapters, and merge them in a model that is "
+            "whole");
     parameters.await_readers();
     cpu device;
     for (const store_adapter& each : parameters.adapters().all()) {

@@ -36,23 +36,23 @@ struct adapter_pattern {
 
 /// Which linear layers have adapters, and of which form. Patterns are those of recipes (path_matches, policy/path.hpp).
 struct adapter_options {
-    extent rank = 8;               ///< PEFT's r
-    double alpha = 8;              ///< PEFT's lora_alpha: B A x is multiplied by alpha / rank
-    bool rank_stabilized = false;  ///< multiplied by alpha / sqrt(rank) instead (rsLoRA, Kalajdzievski 2023)
-    float dropout = 0;             ///< of the adapters' inputs, while training
-    std::vector<std::string> targets{"*"};      ///< the layers with adapters, or the blocks of their rows: "*.qkv.q"
-    std::vector<adapter_pattern> patterns{};    ///< where rank or alpha differ; of several that match, the last counts
-    std::vector<std::string> trained{};         ///< parameters of the base that are trained, too: PEFT's modules_to_save
+    extent rank = 8;                          ///< PEFT's r
+    double alpha = 8;                         ///< PEFT's lora_alpha: B A x is multiplied by alpha / rank
+    bool rank_stabilized = false;             ///< multiplied by alpha / sqrt(rank) instead (rsLoRA, Kalajdzievski 2023)
+    float dropout = 0;                        ///< of the adapters' inputs, while training
+    std::vector<std::string> targets{"*"};    ///< the layers with adapters, or the blocks of their rows: "*.qkv.q"
+    std::vector<adapter_pattern> patterns{};  ///< where rank or alpha differ; of several that match, the last counts
+    std::vector<std::string> trained{};       ///< parameters of the base that are trained, too: PEFT's modules_to_save
 };
 
 /// An adapter, in the store of its model.
 struct store_adapter {
-    std::string path;              ///< "h.0.attn.qkv.q", or that of the layer if all of its rows have one adapter
-    std::size_t weight = 0;        ///< index of the adapted parameter, (out, in)
-    std::size_t a = 0, b = 0;      ///< indices of A and B
-    extent first_row = 0, rows = 0;  ///< the rows of the weight that are adapted
+    std::string path;                 ///< "h.0.attn.qkv.q", or that of the layer if all of its rows have one adapter
+    std::size_t weight = 0;           ///< index of the adapted parameter, (out, in)
+    std::size_t a = 0, b = 0;         ///< indices of A and B
+    extent first_row = 0, rows = 0;   ///< the rows of the weight that are adapted
     extent first_rank = 0, rank = 0;  ///< its rows of A
-    double scale = 1;              ///< of B A
+    double scale = 1;                 ///< of B A
 };
 
 namespace detail {

@@ -36,7 +36,9 @@ HALFTONE_OUT_OF_LINE void store::freeze_base() {
         e.frozen = !stays;
     }
     for (std::size_t i = 0; i < trained.size(); ++i) {
-        if (!is_used[i]) fail<argument_error>("add_adapters: the model has no parameter at ", trained[i], ", which is to be trained");
+        if (!is_used[i])
+            fail<argument_error>("add_adapters: the model has no parameter at ", trained[i],
+                                 ", which is to be trained");
     }
     lay_out();
 }

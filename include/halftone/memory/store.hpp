@@ -83,7 +83,8 @@ class store final : public detail::capture_dependency {
     /// parameter. Throws as add does.
     template <class P, int Rank>
     parameter<state_signature<P>, Rank> add_state(const char* leaf, const shape<Rank>& shape, const initial& values) {
-        const std::size_t index = add_entry(path_of<P>, layout_of<state_signature<P>>, leaf, shape, values, 0, entry_kind::state);
+        const std::size_t index =
+            add_entry(path_of<P>, layout_of<state_signature<P>>, leaf, shape, values, 0, entry_kind::state);
         return {*this, index, shape};
     }
 
@@ -91,8 +92,7 @@ class store final : public detail::capture_dependency {
     template <class P, class Op>
     parameter<storage_signature<P, Op>, 2> add_adapter(const char* leaf, const shape<2>& shape, const initial& values) {
         using types = storage_signature<P, Op>;
-        const std::size_t index =
-            add_entry(path_of<P>, layout_of<types>, leaf, shape, values, 0, entry_kind::adapter);
+        const std::size_t index = add_entry(path_of<P>, layout_of<types>, leaf, shape, values, 0, entry_kind::adapter);
         amaxes_.add<P, Op>(index, entries_[index].path);
         return {*this, index, shape};
     }
@@ -280,8 +280,9 @@ class store final : public detail::capture_dependency {
     enum class entry_kind { parameter, state, adapter };
     /// The part of `add` that does not depend on types; returns the entry's index.
     template <int Rank>
-    std::size_t add_entry(path_name path, const detail::storage_layout& layout, const char* leaf, const shape<Rank>& shape,
-                          const initial& values, extent most_rows, entry_kind kind = entry_kind::parameter) {
+    std::size_t add_entry(path_name path, const detail::storage_layout& layout, const char* leaf,
+                          const shape<Rank>& shape, const initial& values, extent most_rows,
+                          entry_kind kind = entry_kind::parameter) {
         if (committed_ || is_waiting_) fail<state_error>("store: ", leaf, " added after commit");
         check_shape("store", shape);
         detail::check_initial(leaf, values);

@@ -37,8 +37,9 @@ struct store_entry {
     initial values{};
     bool frozen = false;
     bool is_state = false;  ///< a layer's state, such as running statistics, instead of a parameter; frozen
-    bool is_adapter = false;     ///< of a low-rank adapter (memory/adapters.hpp)
-    std::uint32_t number = 0;    ///< of the random numbers of its initial values: parameters and adapters have numbers of their own
+    bool is_adapter = false;  ///< of a low-rank adapter (memory/adapters.hpp)
+    std::uint32_t number =
+        0;  ///< of the random numbers of its initial values: parameters and adapters have numbers of their own
     bool keeps_master = false;   ///< some operation reads the master although there is a copy
     extent rows = 0, width = 0;  ///< the extents of a matrix; 0 for any other rank
     std::vector<extent> shape{};  ///< the extents of any rank

@@ -38,7 +38,8 @@ struct gated_mlp {
     /// `inner` and `projection` are the initial weights of the two products.
     gated_mlp(store& s, extent width, extent hidden, const initial& inner = {.deviation = 0.02f},
               const initial& projection = {.deviation = 0.02f})
-        : gate_up(s, width, 2 * hidden, inner, {{"gate", hidden}, {"up", hidden}}), down(s, hidden, width, projection) {}
+        : gate_up(s, width, 2 * hidden, inner, {{"gate", hidden}, {"up", hidden}}),
+          down(s, hidden, width, projection) {}
 
     /// x: (…, width); the result has the same shape, in the residual's type or, without one, in down's `output`. Throws
     /// shape_error.

@@ -63,7 +63,8 @@ struct linear_no_bias {
         : linear_no_bias(s, in, out, initial{.deviation = in > 0 ? 1.0f / std::sqrt(static_cast<float>(in)) : 0.0f}) {}
     /// A linear layer with given initial weights; `blocks` are its rows, where adapters are to be those of parts of them. Throws
     /// argument_error for invalid ones, and shape_error.
-    linear_no_bias(store& s, extent in, extent out, const initial& weights, std::initializer_list<row_block> blocks = {})
+    linear_no_bias(store& s, extent in, extent out, const initial& weights,
+                   std::initializer_list<row_block> blocks = {})
         : weight(s.add<P, operation>("weight", shape<2>{out, in}, weights)), adapter(s, weight, blocks) {}
 
     /// x: (…, in); the result is (…, out), in the policy's `output` or in the residual's type. Throws shape_error.

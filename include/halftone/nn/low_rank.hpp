@@ -69,6 +69,9 @@ class low_rank {
     /// Whether the layer has an adapter now: not if the options did not choose it, and not after ht::merge_adapters.
     bool is_there() const { return rank_ != 0 && !a_.owner().adapters().are_merged(); }
 
+    /// A of all blocks, one behind the other: (ranks, in).
+    const matrix& a() const { return a_; }
+
     /// scale B A x + residual, for x (…, in): (…, out), in the residual's type or, if that is `absent`, in T. Throws shape_error.
     template <class T, class Context, class X, int Rank, class Residual>
     auto add_to(Context&& ctx, const variable<X, Rank>& x, const Residual& residual) const {
@@ -117,7 +120,8 @@ class low_rank {
         halftone::detail::check_layer_dropout<Context>("low_rank", dropout_);
         if constexpr (std::remove_cvref_t<Context>::records) {
             if (dropout_ != 0)
-                return halftone::linear<roles<Context, X>>(ctx, cast<X>(ctx, dropout(ctx, x, {dropout_})), a_, absent{});
+                return halftone::linear<roles<Context, X>>(ctx, cast<X>(ctx, dropout(ctx, x, {dropout_})), a_,
+                                                           absent{});
         }
         return halftone::linear<roles<Context, X>>(ctx, x, a_, absent{});
     }

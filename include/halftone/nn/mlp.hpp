@@ -40,9 +40,10 @@ using choosing_storage = storage_signature<chosen_by<policy_within<P, as_given>>
 
 /// Whether the perceptron is one operation: if both products have the same types, weights with the same storage, and no adapters.
 template <class Up, class Down, class Context, class Residual>
-concept one_mlp = !adapted<Up> && !adapted<Down> && std::is_same_v<choosing_roles<Up, Context>, choosing_roles<Down, Context>> &&
-                  std::is_same_v<choosing_storage<Up>, choosing_storage<Down>> &&
-                  (!is_absent<Residual> || whole_mlp<choosing_roles<Up, Context>, Context>);
+concept one_mlp =
+    !adapted<Up> && !adapted<Down> && std::is_same_v<choosing_roles<Up, Context>, choosing_roles<Down, Context>> &&
+    std::is_same_v<choosing_storage<Up>, choosing_storage<Down>> &&
+    (!is_absent<Residual> || whole_mlp<choosing_roles<Up, Context>, Context>);
 
 }  // namespace detail
 

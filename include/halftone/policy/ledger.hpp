@@ -175,9 +175,9 @@ struct of_own_operation<L, In, Stream, op::linear_cross_entropy> {
 template <class List>
 inline constexpr bool is_one_adapter = false;
 template <class List>
-struct first_type;
+struct first_of_list;
 template <class A, class... Rest>
-struct first_type<types<A, Rest...>> {
+struct first_of_list<types<A, Rest...>> {
     using type = A;
 };
 template <class A>
@@ -192,7 +192,7 @@ struct of_operation : of_own_operation<L, In, Stream> {};
 template <adapted_layer L, class In, class Stream>
 struct of_operation<L, In, Stream> : of_own_operation<L, In, Stream> {
     static constexpr auto lines() {
-        using adapter = typename first_type<children_of<L>>::type;
+        using adapter = typename first_of_list<children_of<L>>::type;
         using a = of_own_operation<adapter, In, void>;
         using b = of_own_operation<adapter, typename a::out, Stream>;
         return join(join(a::lines(), b::lines()), of_own_operation<L, In, Stream>::lines());

@@ -29,7 +29,9 @@ namespace detail {
 
 /// A layer's policy under which it can have an adapter.
 template <class P>
-concept adapted = requires { typename policy_within<P, as_given>::adapter; };
+concept adapted = requires {
+    typename policy_within<P, as_given>::adapter;
+};
 
 /// Root at the path of P.
 template <class P, class Root>

@@ -230,7 +230,7 @@ inline void load_bert(store& parameters, bert_file_names names, const tensor_fil
                      .ignored = [&names](const std::string& tensor) { return names.is_beside(tensor); },
                      .pieces = [&names](const std::string& at) { return names.pieces(at); },
                      .one_at_a_time = true,
-                             .which = weights_of::base});
+                     .which = weights_of::base});
 }
 
 }  // namespace detail

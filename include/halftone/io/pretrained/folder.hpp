@@ -197,8 +197,10 @@ inline nlohmann::json config_like(const std::filesystem::path& like) {
 inline void save_folder(const store& parameters, const std::filesystem::path& folder, const nlohmann::json& config,
                         const save_pretrained_options& options, save_weights_options weights) {
     if (!parameters.adapters().all().empty() && !parameters.adapters().are_merged())
-        fail<state_error>("save_pretrained: the model has adapters, which are no part of its folder: ht::merge_adapters adds them to the "
-                          "weights, ht::save_adapters writes them alone");
+        fail<state_error>(
+            "save_pretrained: the model has adapters, which are no part of its folder: ht::merge_adapters adds them to "
+            "the "
+            "weights, ht::save_adapters writes them alone");
     std::optional<std::string> generation;
     if (!options.like.empty()) {
         const auto beside = config_file_of(options.like).parent_path() / "generation_config.json";

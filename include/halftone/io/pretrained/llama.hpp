@@ -284,7 +284,7 @@ inline void load_llama_gguf(store& parameters, const nn::llama_config& c, bool n
                      .ignored = [](const std::string& name) { return name == llama_gguf_factors; },
                      .pieces = pieces_of,
                      .one_at_a_time = true,
-                             .which = weights_of::base});
+                     .which = weights_of::base});
 }
 
 }  // namespace detail

@@ -47,12 +47,14 @@ struct policy_in_fp32<P> {
 };
 /// With adapters at the same layers.
 template <class P>
-    requires(requires { typename P::adapter; } && !requires { typename P::stands_for; })
+    requires(
+        requires { typename P::adapter; } && !requires { typename P::stands_for; })
 struct policy_in_fp32<P> {
     using type = lora<in_fp32<typename P::adapter>, in_fp32<P>>;
 };
 template <class P>
-    requires(requires { typename P::adapter; } && requires { typename P::stands_for; })
+    requires(
+        requires { typename P::adapter; } && requires { typename P::stands_for; })
 struct policy_in_fp32<P> {
     using type = P;
 };
