@@ -92,6 +92,19 @@ struct run {
                 loss.view(),
                 count.view()};
     }
+    /// By the passes for a frozen w.
+    template <class Head, class Device>
+    void frozen(Head, Device& device, float seed, write_mode mode) const {
+        const auto xs = x.const_view(ht::shape<2>{s.rows, s.width}),
+                   ws = w.const_view(ht::shape<2>{s.classes, s.width});
+        const guarded<float> sums(static_cast<extent>(s.rows) * s.width);
+        Head::template forward_frozen<typename M::Compute, typename M::Logit, typename M::Compute>(
+            device, xs, ws, rows(), sums.view(ht::shape<2>{s.rows, s.width}));
+        Head::backward_frozen(device, ws, rows(), ht::const_view<float, 1>(&seed, {1}),
+                              sums.const_view(ht::shape<2>{s.rows, s.width}),
+                              ht::kernel::gradient_result<T>{dx.view(ht::shape<2>{s.rows, s.width}), mode});
+        CHECK(sums.intact());
+    }
     template <class Head, class Device>
     void operator()(Head, Device& device, float seed, write_mode mode, typename M::Logit* kept = nullptr,
                     ht::square_sum* squares = nullptr) const {
@@ -129,6 +142,14 @@ void within_bounds(Head head, Device& device, const sizes& s, write_mode mode) {
         }
     };
     compare(dx, r.dx, want.dx, 0.25, T());
+    if constexpr (requires { requires Head::has_frozen_passes; }) {
+        const run<M> frozen(s);
+        frozen.frozen(head, device, seed, mode);
+        CHECK(frozen.loss.same_bits(r.loss));
+        CHECK(frozen.sum.same_bits(r.sum));
+        compare(dx, frozen.dx, want.dx, 0.25, T());
+        CHECK(frozen.dx.intact());
+    }
     compare(dw, r.dw, want.dw, 0.5, 0.0f);
     CHECK_WITHIN(loss);
     CHECK_WITHIN(dx);

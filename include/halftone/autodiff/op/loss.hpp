@@ -21,7 +21,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 
 /// Whether linear_cross_entropy stores its logits for the backward pass or recomputes them there, with the same bits,
-/// which takes four products instead of three.
+/// which takes four products instead of three. On a CPU neither is done for a frozen weight (kernel/linear_cross_entropy).
 enum class keep_logits {
     where_small,  ///< if they take no more memory than the weight's gradient: for bf16 and fp32 up to 2 width rows
     always,
@@ -79,6 +79,12 @@ bool keeps(keep_logits keep, extent logits, const shape<2>& weight) {
            (keep == keep_logits::where_small && logits * of_logit <= weight.size() * of_gradient);
 }
 
+/// A device's head that has the gradient of x from its forward pass where the weight is frozen.
+template <class Head>
+concept has_frozen_head = requires {
+    requires Head::has_frozen_passes;
+};
+
 template <class Roles, class X, int Rank, class Weight>
 struct linear_cross_entropy_record {
     using operation = op::linear_cross_entropy;
@@ -88,10 +94,12 @@ struct linear_cross_entropy_record {
     Weight weight;
     variable<std::int32_t, 1> targets;
     variable<float, 1> maximum, sum, losses, count;
-    variable<std::byte, 1> logits;  // empty: to be recomputed
+    variable<std::byte, 1> logits;   // empty: to be recomputed, unless there are
+    variable<float, 2> weight_sums;  // what the gradient of x follows from where the weight is frozen
 
     template <class Tape>
     void propagate(Tape& tape) {
+        using head = kernel::linear_cross_entropy<typename Tape::device_type>;
         using accumulate = typename Weight::storage::accumulate;
         using compute = typename Roles::compute;
         tape.template note_gradients_as<typename Roles::output>();  // the gradients of logits
@@ -101,10 +109,18 @@ struct linear_cross_entropy_record {
         const auto to_w = tape.gradient_target(weight);
         const kernel::linear_cross_entropy_rows rows{targets.view(), losses.view(), maximum.view(), sum.view(), {},
                                                      count.view()};
-        kernel::linear_cross_entropy<typename Tape::device_type>::template backward<
-            compute, typename Roles::output, typename Roles::input_grad, typename Roles::weight_grad>(
-            tape.device(), as_const(as_rows(x)), values_for<compute>(weight), rows, as_vector(dy),
-            kernel::gradient_result<X>{to_x ? as_rows(view(to_x.data, dx.shape())) : view<X, 2>{}, to_x.mode},
+        const kernel::gradient_result<X> of_x{to_x ? as_rows(view(to_x.data, dx.shape())) : view<X, 2>{}, to_x.mode};
+        if constexpr (has_frozen_head<head>) {
+            if (!weight_sums.is_empty()) {
+                if (to_x)
+                    head::backward_frozen(tape.device(), values_for<compute>(weight), rows, as_vector(dy),
+                                          as_const(weight_sums.view()), of_x);
+                return;
+            }
+        }
+        head::template backward<compute, typename Roles::output, typename Roles::input_grad,
+                                typename Roles::weight_grad>(
+            tape.device(), as_const(as_rows(x)), values_for<compute>(weight), rows, as_vector(dy), of_x,
             kernel::gradient_result<accumulate>{to_w ? view(to_w.data, weight.shape()) : view<accumulate, 2>{},
                                                 to_w.mode, to_w.squares},
             logits.is_empty() ? nullptr : reinterpret_cast<typename Roles::output*>(logits.view().data()));
@@ -168,20 +184,29 @@ auto linear_cross_entropy(Context&& context, const variable<X, Rank>& x, const W
          losses = root.template make<float>(shape<1>{rows.extent_of(0)}, false);
     auto count = root.template make<float>(shape<1>{1}, false);
     variable<std::byte, 1> kept;
+    variable<float, 2> weight_sums;
     if constexpr (std::remove_cvref_t<Context>::records) {
         const extent logits = head::kept_logits(rows.extent_of(0), weight.shape()[0]);
-        if (wanted && detail::keeps<Weight, logit>(keep, logits, weight.shape()))
+        if (wanted && weight.is_frozen() && detail::has_frozen_head<head>) {
+            weight_sums = root.template make<float>(rows.shape(), false);
+        } else if (wanted && detail::keeps<Weight, logit>(keep, logits, weight.shape()))
             kept = root.template make<std::byte>(shape<1>{logits * static_cast<extent>(sizeof(logit))}, false);
     }
-    head::template forward<compute, logit>(
-        root.device(), as_const(rows), detail::values_for<compute>(weight),
-        kernel::linear_cross_entropy_rows{ids.view(), losses.view(), maximum.view(), sum.view(),
-                                          detail::as_vector(loss), count.view()},
-        kept.is_empty() ? nullptr : reinterpret_cast<logit*>(kept.view().data()));
+    const kernel::linear_cross_entropy_rows results{ids.view(), losses.view(),           maximum.view(),
+                                                    sum.view(), detail::as_vector(loss), count.view()};
+    const auto w = detail::values_for<compute>(weight);
+    if (weight_sums.is_empty()) {
+        head::template forward<compute, logit>(
+            root.device(), as_const(rows), w, results,
+            kept.is_empty() ? nullptr : reinterpret_cast<logit*>(kept.view().data()));
+    } else if constexpr (detail::has_frozen_head<head>) {
+        head::template forward_frozen<compute, logit, typename Roles::input_grad>(root.device(), as_const(rows), w,
+                                                                                  results, weight_sums.view());
+    }
     if constexpr (std::remove_cvref_t<Context>::records) {
         if (wanted) {
             root.record(detail::linear_cross_entropy_record<Roles, X, Rank, Weight>{
-                x, gradient_of(x), gradient_of(loss), weight, ids, maximum, sum, losses, count, kept});
+                x, gradient_of(x), gradient_of(loss), weight, ids, maximum, sum, losses, count, kept, weight_sums});
         }
     }
     return detail::given_as<op::linear_cross_entropy, detail::linear_loss<compute>>(context, loss);

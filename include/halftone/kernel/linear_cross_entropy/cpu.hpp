@@ -10,6 +10,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 
 #include <halftone/exec/workspace.hpp>
 #include <halftone/kernel/common/rows/rows.hpp>
@@ -49,50 +50,41 @@ struct linear_cross_entropy<cpu, LogitBytes> {
         return {rows, classes, LogitBytes, sizeof(Logit)};
     }
 
+    static constexpr bool has_frozen_passes = true;
     static constexpr extent kept_logits(extent rows, extent classes) { return classes * padded_stride(rows); }
 
     template <class Compute, class Logit, class X, class W>
     static void forward(cpu& device, const const_view<X, 2>& x, const const_view<W, 2>& w,
                         const linear_cross_entropy_rows& a, Logit* kept = nullptr) {
-        cross_entropy<cpu>::check_targets(device, w.extent_of(0), a.targets, a.ignore_index);
-        const logit_blocks each = blocks_of<Logit>(x.extent_of(0), w.extent_of(0));
-        const extent most_parts = detail::ceil_div(each.classes, part_classes);
-        const workspace::lease block(device.scratch(),
-                                     kept == nullptr ? bytes_of<Logit>(each.classes, padded_stride(each.rows)) : 0),
-            of_rows(device.scratch(), bytes_of<float>(1 + 2 * most_parts, each.rows));
-        float *const of_target = of_rows.as<float>(), *const part_largest = of_target + each.rows,
-                     *const part_sums = part_largest + most_parts * each.rows;
-        const auto sum = device.select(HALFTONE_EACH_SET(sum_exponentials<Logit>));
-        const auto merge = device.select(HALFTONE_EACH_SET(merge_exponentials));
-        const auto finish = device.select(HALFTONE_EACH_SET(losses_of_rows));
-        for_blocks(x.extent_of(0), each.rows, [&](extent i, extent rows) {
-            const std::int32_t* const targets = a.targets.data() + i;
-            float *const largest = a.maximum.data() + i, *const sums = a.sum.data() + i;
-            for_blocks(w.extent_of(0), each.classes, [&](extent j, extent classes) {
-                const auto logits = kept == nullptr
-                                        ? view<Logit, 2>(block.as<Logit>(), {classes, rows}, {padded_stride(rows), 1})
-                                        : kept_block(kept, x.extent_of(0), i, rows, j, classes);
-                halftone::detail::product<Compute>(device, some_rows(w, j, classes), transpose(some_rows(x, i, rows)), logits,
-                                                   write_mode::overwrite);
-                const extent stride = logits.stride_of(0), parts = detail::ceil_div(classes, part_classes);
-                device.parallel_for(parts * detail::ceil_div(rows, part_rows), [&](extent index) {
-                    const extent part = index % parts, c = part * part_classes, r = index / parts * part_rows;
-                    sum(std::min(part_classes, classes - c), std::min(part_rows, rows - r), logits.data() + c * stride + r,
-                        stride, part_largest + part * rows + r, part_sums + part * rows + r);
-                });
-                device.run([&] {
-                    merge(parts, rows, part_largest, part_sums, rows, j == 0, largest, sums);
-                    for (extent r = 0; r < rows; ++r) {
-                        const extent c = targets[r] - j;
-                        if (c >= 0 && c < classes) of_target[r] = static_cast<float>(logits(c, r));
-                    }
-                });
-            });
-            device.run([&] {
-                finish(rows, largest, sums, of_target, targets, a.ignore_index, a.losses.data() + i);
-            });
+        forward_by_blocks<Compute, Logit, Compute>(device, x, w, a, kept, {});
+    }
+    template <class Compute, class Logit, class InputGrad, class X, class W>
+    static void forward_frozen(cpu& device, const const_view<X, 2>& x, const const_view<W, 2>& w,
+                               const linear_cross_entropy_rows& a, const view<float, 2>& weight_sums) {
+        forward_by_blocks<Compute, Logit, InputGrad>(device, x, w, a, static_cast<Logit*>(nullptr), weight_sums);
+    }
+    template <class X, class W>
+    static void backward_frozen(cpu& device, const const_view<W, 2>& w, const linear_cross_entropy_rows& a,
+                                const const_view<float, 1>& gradient, const const_view<float, 2>& weight_sums,
+                                const gradient_result<X>& dx) {
+        const extent rows = weight_sums.extent_of(0), width = weight_sums.extent_of(1);
+        const row_partition partition = partition_rows(rows, width);
+        const auto body = device.select(HALFTONE_EACH_SET(gradient_of_row<W, X>));
+        device.parallel_for(partition.count, [&](extent task) {
+            const float factor = gradient(0) / a.count(0);
+            for (extent i = partition.begin(task), end = i + partition.rows_of(task); i < end; ++i) {
+                X* const to = dx.to.data() + i * width;
+                const std::int32_t target = a.targets(i);
+                if (target == a.ignore_index) {
+                    if (dx.mode == write_mode::overwrite) std::fill_n(to, width, X(0.0f));
+                    continue;
+                }
+                // 1 minus the target's probability, from the loss, without cancellation where that is near 1.
+                const float of_target = -std::expm1(-a.losses(i)) * factor;
+                body(width, weight_sums.data() + i * width, factor / a.sum(i), w.data() + target * w.stride_of(0),
+                     of_target, to, dx.mode);
+            }
         });
-        cross_entropy<cpu>::mean(device, a.losses, a.targets, a.loss, a.count, a.ignore_index);
     }
 
     template <class Compute, class Logit, class InputGrad, class WeightGrad = InputGrad, class X, class W, class G>
@@ -141,6 +133,85 @@ struct linear_cross_entropy<cpu, LogitBytes> {
     }
 
   private:
+    /// The forward pass. With `weight_sums` the logits of each block become exponentials after these have been summed, and are multiplied
+    /// by the block's weights.
+    template <class Compute, class Logit, class InputGrad, class X, class W>
+    static void forward_by_blocks(cpu& device, const const_view<X, 2>& x, const const_view<W, 2>& w,
+                                  const linear_cross_entropy_rows& a, Logit* kept, const view<float, 2>& weight_sums) {
+        cross_entropy<cpu>::check_targets(device, w.extent_of(0), a.targets, a.ignore_index);
+        const logit_blocks each = blocks_of<Logit>(x.extent_of(0), w.extent_of(0));
+        const extent most_parts = detail::ceil_div(each.classes, part_classes);
+        const bool sums_weights = weight_sums.data() != nullptr;
+        const workspace::lease block(device.scratch(),
+                                     kept == nullptr ? bytes_of<Logit>(each.classes, padded_stride(each.rows)) : 0),
+            of_rows(device.scratch(), bytes_of<float>(1 + 2 * most_parts + (sums_weights ? 1 : 0), each.rows));
+        float *const of_target = of_rows.as<float>(), *const part_largest = of_target + each.rows,
+                     *const part_sums = part_largest + most_parts * each.rows,
+                     *const before = part_sums + most_parts * each.rows;
+        const auto sum = device.select(HALFTONE_EACH_SET(sum_exponentials<Logit>));
+        const auto merge = device.select(HALFTONE_EACH_SET(merge_exponentials));
+        const auto finish = device.select(HALFTONE_EACH_SET(losses_of_rows));
+        for_blocks(x.extent_of(0), each.rows, [&](extent i, extent rows) {
+            const std::int32_t* const targets = a.targets.data() + i;
+            float *const largest = a.maximum.data() + i, *const sums = a.sum.data() + i;
+            for_blocks(w.extent_of(0), each.classes, [&](extent j, extent classes) {
+                const auto logits = kept == nullptr
+                                        ? view<Logit, 2>(block.as<Logit>(), {classes, rows}, {padded_stride(rows), 1})
+                                        : kept_block(kept, x.extent_of(0), i, rows, j, classes);
+                halftone::detail::product<Compute>(device, some_rows(w, j, classes), transpose(some_rows(x, i, rows)),
+                                                   logits, write_mode::overwrite);
+                const extent stride = logits.stride_of(0), parts = detail::ceil_div(classes, part_classes);
+                device.parallel_for(parts * detail::ceil_div(rows, part_rows), [&](extent index) {
+                    const extent part = index % parts, c = part * part_classes, r = index / parts * part_rows;
+                    sum(std::min(part_classes, classes - c), std::min(part_rows, rows - r),
+                        logits.data() + c * stride + r, stride, part_largest + part * rows + r,
+                        part_sums + part * rows + r);
+                });
+                device.run([&] {
+                    if (sums_weights && j != 0) std::copy_n(largest, rows, before);
+                    merge(parts, rows, part_largest, part_sums, rows, j == 0, largest, sums);
+                    for (extent r = 0; r < rows; ++r) {
+                        const extent c = targets[r] - j;
+                        if (c >= 0 && c < classes) of_target[r] = static_cast<float>(logits(c, r));
+                    }
+                });
+                if (sums_weights)
+                    add_weights<InputGrad>(device, logits, some_rows(w, j, classes), j, targets,
+                                           j == 0 ? nullptr : before, largest, some_rows(weight_sums, i, rows));
+            });
+            device.run([&] { finish(rows, largest, sums, of_target, targets, a.ignore_index, a.losses.data() + i); });
+        });
+        cross_entropy<cpu>::mean(device, a.losses, a.targets, a.loss, a.count, a.ignore_index);
+    }
+
+    /// Adds a block's weights, each times its exponential, and not the target's. `before` are the rows' maxima of the blocks before,
+    /// nullptr for the first one. Logits (classes, rows) are overwritten.
+    template <class InputGrad, class Logit, class W>
+    static void add_weights(cpu& device, const view<Logit, 2>& logits, const const_view<W, 2>& w, extent first,
+                            const std::int32_t* targets, const float* before, const float* largest,
+                            const view<float, 2>& weight_sums) {
+        const extent classes = logits.extent_of(0), rows = logits.extent_of(1), stride = logits.stride_of(0);
+        const extent width = w.extent_of(1), parts = detail::ceil_div(classes, part_classes);
+        const auto exponentials = device.select(HALFTONE_EACH_SET(exponentials_across<Logit>));
+        const auto scale = device.select(HALFTONE_EACH_SET(scale_row));
+        device.parallel_for(parts * detail::ceil_div(rows, part_rows), [&](extent index) {
+            const extent c = index % parts * part_classes, r = index / parts * part_rows;
+            exponentials(std::min(part_rows, rows - r), std::min(part_classes, classes - c),
+                         logits.data() + c * stride + r, stride, first + c, targets + r, largest + r);
+        });
+        if (before != nullptr) {
+            const row_partition partition = partition_rows(rows, width);
+            device.parallel_for(partition.count, [&](extent task) {
+                for (extent r = partition.begin(task), end = r + partition.rows_of(task); r < end; ++r) {
+                    if (before[r] != largest[r])
+                        scale(width, weight_sums.data() + r * width, std::exp(before[r] - largest[r]));
+                }
+            });
+        }
+        halftone::detail::product<InputGrad>(device, transpose(logits), w, weight_sums,
+                                             before == nullptr ? write_mode::overwrite : write_mode::add);
+    }
+
     /// Exponentials are summed over this many classes at a time, in tasks of this many rows.
     static constexpr extent part_classes = 256, part_rows = 64;
 

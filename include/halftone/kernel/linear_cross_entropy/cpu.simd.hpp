@@ -124,6 +124,42 @@ void logits_to_gradients_across(extent rows, extent classes, X* x, extent stride
     }
 }
 
+/// Turns logits (classes, rows), the first class of which is number `first`, into exp(x - largest), and each row's target into 0.
+template <class X>
+void exponentials_across(extent rows, extent classes, X* x, extent stride, extent first, const std::int32_t* targets,
+                         const float* largest) {
+    const auto of_rows = [&](extent i, int, auto n) __attribute__((always_inline)) {
+        const f32 top = load(largest + i, n);
+        X* at = x + i;
+        for (extent j = 0; j < classes; ++j, at += stride) store(at, exp(load(at, n) - top), n);
+    };
+    for_vectors(rows, of_rows);
+    for (extent i = 0; i < rows; ++i) {
+        if (targets[i] >= first && targets[i] < first + classes)
+            store(x + (targets[i] - first) * stride + i, splat(0.0f), 1);
+    }
+}
+
+/// to = (or +=) sums times of_sums minus target times of_target, rounded once, for a row.
+template <class W, class X>
+void gradient_of_row(extent width, const float* sums, float of_sums, const W* target, float of_target, X* to,
+                     write_mode mode) {
+    const f32 a = splat(of_sums), b = splat(-of_target);
+    const auto combine = [&](extent j, int, auto n) __attribute__((always_inline)) {
+        const f32 all = fma(load(target + j, n), b, load(sums + j, n) * a);
+        store(to + j, mode == write_mode::add ? load(to + j, n) + all : all, n);
+    };
+    for_vectors(width, combine);
+}
+/// Multiplies a row of floats by a factor.
+inline void scale_row(extent width, float* row, float factor) {
+    const f32 by = splat(factor);
+    const auto scale = [&](extent j, int, auto n) __attribute__((always_inline)) {
+        store(row + j, load(row + j, n) * by, n);
+    };
+    for_vectors(width, scale);
+}
+
 /// to = (or +=) sums, rounded once.
 template <class X>
 void round_sums(extent rows, extent width, const float* sums, X* to, extent stride, write_mode mode) {

@@ -13,6 +13,10 @@
 /// (device.hpp). The caller may pass memory for all logits to both passes: then nothing is computed again, and results
 /// have the same bits (if the memory is aligned for vectors).
 ///
+/// Where w is frozen, a CPU computes nothing again either: forward_frozen sums the weights of all classes but the target's, each
+/// times its exponential, beside the sum of these, block by block, as flash attention does with values; backward_frozen has
+/// the gradient of x from that, without a product. So a step of such a head has two products in place of three.
+///
 /// Numeric contract: logits are sums in float rounded once to Logit, and so are their gradients; losses, their mean and
 /// the rows' statistics are as in cross_entropy. dx is rounded once.
 #pragma once
@@ -58,6 +62,10 @@ inline constexpr std::size_t logit_bytes = std::size_t{simt_device<Device> ? 128
 /// WeightGrad are those of the products that compute dx and dw. kept_logits(rows, classes): the number of Logits for
 /// which `kept` has room, if they are to be kept. The forward pass stores them there, in a layout of the device's own;
 /// the backward pass overwrites them.
+///
+/// On a CPU besides: forward_frozen<Compute, Logit, InputGrad>(device, x, w, rows, weight_sums), weight_sums (rows, width): for each row
+/// the sum of exp(logit - maximum) w over all classes but its target, whose operands of type Logit are read as InputGrad;
+/// backward_frozen(device, w, rows, gradient, weight_sums, dx).
 template <class Device, std::size_t LogitBytes = logit_bytes<Device>>
 struct linear_cross_entropy;
 

@@ -168,8 +168,9 @@ struct attention_lines<modified_self_attention_record<Roles, T, E>> {
 template <class Roles, class X, int Rank, class Weight>
 struct linear_cross_entropy_lines<linear_cross_entropy_record<Roles, X, Rank, Weight>> {
     static auto lines(const linear_cross_entropy_record<Roles, X, Rank, Weight>& r) {
-        return running(linear_cross_entropy<Roles, X, typename Weight::storage>(op::linear_cross_entropy::name),
-                       {true, r.logits.is_empty(), r.dx.is_wanted(), !r.weight.is_frozen()});
+        return running(
+            linear_cross_entropy<Roles, X, typename Weight::storage>(op::linear_cross_entropy::name),
+            {true, r.logits.is_empty() && r.weight_sums.is_empty(), r.dx.is_wanted(), !r.weight.is_frozen()});
     }
 };
 /// The lines of a linear cross-entropy with options, whose logits are never kept.

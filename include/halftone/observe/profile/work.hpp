@@ -406,15 +406,29 @@ struct work_rule<operation_kind::linear_cross_entropy> {
             return 0;
         }
     }
+    /// The bytes of the sums from which a frozen head's gradient follows: the forward pass has its product.
+    template <class Record>
+    static double weight_sum_bytes(const Record& r) {
+        if constexpr (requires { r.weight_sums.is_empty(); }) {
+            return r.weight_sums.is_empty() ? 0 : bytes_of(r.weight_sums);
+        } else {
+            return 0;
+        }
+    }
     template <class Record>
     static operation_work forward(const Record& r) {
         const sizes<Record> s(r);
-        return forward_product(r, s.product, 3 * s.logits + 4 * s.rows + 1,
-                               bytes_of(r.dx) + bytes_of(r.weight) + kept_bytes(r) + 16 * s.rows + 8);
+        const double products = weight_sum_bytes(r) == 0 ? 1 : 2;
+        return forward_product(
+            r, products * s.product, 3 * s.logits + 4 * s.rows + 1,
+            bytes_of(r.dx) + bytes_of(r.weight) + kept_bytes(r) + weight_sum_bytes(r) + 16 * s.rows + 8);
     }
     template <class Record>
     static operation_work backward(const Record& r) {
         const sizes<Record> s(r);
+        if (weight_sum_bytes(r) != 0)
+            return backward_product(r, 0, 4 * elements_of(r.dx),
+                                    weight_sum_bytes(r) + 2 * gradient_bytes(r.dx) + 12 * s.rows + 8);
         const double products = (kept_bytes(r) == 0 ? 1 : 0) + (r.dx.is_wanted() ? 1 : 0) + (r.weight.is_frozen() ? 0 : 1);
         return backward_product(r, products * s.product, 4 * s.logits + s.rows + 1,
                                 bytes_of(r.dx) + bytes_of(r.weight) + kept_bytes(r) + gradient_bytes(r.dx) +
