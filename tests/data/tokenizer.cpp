@@ -277,6 +277,33 @@ TEST_CASE("tokenizer: added tokens that take white space are found in one pass")
     }
 }
 
+TEST_CASE("tokenizer: white space that an added token has taken with it is no token once more") {
+    json file = golden("gpt2")["tokenizer"];
+    file["added_tokens"] = {
+        {{"content", "\t\t"}, {"normalized", false}, {"lstrip", true}, {"rstrip", true}},
+        {{"content", "\n\n"}, {"normalized", false}, {"lstrip", true}},
+        {{"content", "<r>"}, {"normalized", false}, {"rstrip", true}},
+    };
+    const ht::tokenizer tokenizer = made_of(file);
+    const auto id = [&](const char* token) { return tokenizer.id(token).value(); };
+    CHECK(tokenizer.encode("a\t\t\t\t\t\tb") == ids{id("a"), id("\t\t"), id("b")});
+    CHECK(tokenizer.encode("<r>\n\nx") == ids{id("<r>"), id("x")});
+    CHECK(tokenizer.encode("<r>\n\n\n\nx") == ids{id("<r>"), id("x")});  // where tokenizers 0.23.3 panics
+    CHECK(tokenizer.encode("\n\n\n\nx") == ids{id("\n\n"), id("\n\n"), id("x")});
+}
+
+TEST_CASE("tokenizer: a special token that is another text when normalized is decoded, also without special ones") {
+    json file = golden("gpt2")["tokenizer"];
+    file["normalizer"] = {{"type", "Lowercase"}};
+    file["added_tokens"] = {{{"content", "<A>"}, {"normalized", true}, {"special", true}},
+                            {{"content", "<b>"}, {"normalized", true}, {"special", true}}};
+    const ht::tokenizer tokenizer = made_of(file);
+    const auto all = tokenizer.encode("<A><b>", {.allow_special = true});
+    CHECK(all == ids{tokenizer.id("<A>").value(), tokenizer.id("<b>").value()});
+    CHECK(tokenizer.decode(all, {.skip_special_tokens = true}) == "<a>");
+    CHECK(tokenizer.decode(all) == "<a><b>");
+}
+
 TEST_CASE("tokenizer: normal forms, lower case and BERT's normalizer of code points are those of tokenizers") {
     using step = ht::detail::normalization;
     const std::map<std::string, std::vector<step>> normalizers{

@@ -101,10 +101,12 @@ class tokenizer {
         if (id < 0 || id >= size()) return {};
         return parts_->tokens[static_cast<std::size_t>(id)];
     }
-    /// Whether an id is that of a special token, which decode_options::skip_special_tokens leaves out.
+    /// Whether an id is that of a special token, which decode_options::skip_special_tokens leaves out. As in tokenizers, one that is
+    /// another text when normalized, and is looked for as that, is none.
     bool is_special(std::int32_t id) const {
         const auto found = parts_->added_by_id.find(id);
-        return found != parts_->added_by_id.end() && found->second->special;
+        return found != parts_->added_by_id.end() && found->second->special &&
+               found->second->text == found->second->content;
     }
 
     /// The ids of a text in UTF-8. Throws data_error for bytes that are not, with refuse_invalid, and if the file's pattern takes too

@@ -3,6 +3,7 @@
 /// Tokens that are found in a text before it is parted into pieces, such as <|endoftext|>.
 #pragma once
 
+#include <algorithm>
 #include <bitset>
 #include <cstddef>
 #include <cstdint>
@@ -67,9 +68,10 @@ class added_token_finder {
             at = last;
             if (token->special && !special) continue;
             if (token->single_word && touches_word(text, first, last, categories)) continue;
-            if (token->takes_left) first = unicode::begin_of_run(text, first, done, unicode::is_space);
+            if (token->takes_left) first = std::max(done, unicode::begin_of_run(text, first, done, unicode::is_space));
             if (token->takes_right)
                 last = spaces_end = last < spaces_end ? spaces_end : unicode::end_of_run(text, last, unicode::is_space);
+            if (first >= last) continue;  // white space, which the token before has taken with it
             if (done < first) piece(text.substr(done, first - done));
             found(*token);
             done = last;
