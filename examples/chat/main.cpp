@@ -13,6 +13,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <filesystem>
 #include <iomanip>
 #include <iostream>
 #include <optional>
@@ -48,6 +49,21 @@ struct options {
 std::unique_ptr<language_model> load(const options& o) {
     if (o.device == "cuda") return load_on_gpu(o.model);
     return o.model.policy == "full_fp32" ? load_full_fp32(o.model) : load_pure_bf16(o.model);
+}
+
+/// Tells what is no model before anything else that it lacks.
+void check_model(const std::filesystem::path& path) {
+    if (!ht::detail::is_there(path))
+        refuse("there is no ", path.string(), "; expected a folder with a model of transformers, or a GGUF file");
+    if (!ht::detail::is_folder(path) && !ht::detail::is_gguf(path))
+        refuse(path.string(), " is a file; expected the folder of a model of transformers, or a GGUF file");
+    if (ht::detail::is_folder(path) && !ht::detail::is_there(path / "config.json"))
+        refuse("there is no config.json in ", path.string(), "; expected a folder with a model of transformers");
+}
+
+/// The last word of a path, which may end with a slash.
+std::string name_of(const std::filesystem::path& path) {
+    return (path.has_filename() ? path : path.parent_path()).filename().string();
 }
 
 /// How the model generates: as its authors say, unless the command line says otherwise.
@@ -204,9 +220,10 @@ int run(options& o) {
         refuse("--raw continues texts as they are; leave out --system and --template");
     if (o.is_greedy && o.temperature) refuse("--greedy is a temperature of 0; leave out --temperature");
     if (o.cache == "int8") o.model.cache = ht::cache_type::int8;
+    check_model(o.model.path);
     conversation with{o, template_of(o), generation(o)};
     if (o.is_interactive() && !o.is_quiet)
-        std::cerr << o.model.path.filename().string() << ", " << o.model.policy << " on " << with.model().device()
+        std::cerr << name_of(o.model.path) << ", " << o.model.policy << " on " << with.model().device()
                   << ", a context of " << with.model().context()
                   << " tokens. /clear forgets the conversation, Ctrl-C ends an answer, /quit or Ctrl-D the program.\n";
     if (o.prompt)

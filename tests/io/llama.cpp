@@ -280,4 +280,81 @@ TEST_CASE("llama folders: files without a prefix, with old constants, and with a
                           "without tie_word_embeddings"));
 }
 
+TEST_CASE(
+    "llama folders: keys that are not there are the defaults of transformers' class, those that are null are none") {
+    changed_folder mistral(folders / "mistral");
+    mistral.config["max_position_embeddings"] = 8192;
+    CHECK(said_by(mistral, "sliding_window", nullptr).starts_with("sliding_window is 4096, which ht::nn::llama"));
+    mistral.config["sliding_window"] = nullptr;
+    mistral.set("num_key_value_heads", nullptr);
+    CHECK(ht::read_llama_config(mistral.folder.path()).num_key_value_heads == 8);
+    changed_folder qwen3(folders / "qwen3");
+    qwen3.config.erase("num_key_value_heads");
+    qwen3.set("head_dim", nullptr);
+    CHECK(ht::read_llama_config(qwen3.folder.path()).head_dim == 128);
+    CHECK(ht::read_llama_config(qwen3.folder.path()).num_key_value_heads == 32);
+    qwen3.config["head_dim"] = qwen3.config["num_key_value_heads"] = nullptr;
+    qwen3.set("hidden_size", 4 * qwen3.config["num_attention_heads"].get<int>());
+    CHECK(ht::read_llama_config(qwen3.folder.path()).head_dim == 4);
+    CHECK(ht::read_llama_config(qwen3.folder.path()).num_key_value_heads == qwen3.config["num_attention_heads"]);
+}
+
+TEST_CASE("llama folders: a scaling's original context that is no integer is saved as it is") {
+    ht::cpu device{{.threads = 1}};
+    const support::temporary_folder folder;
+    for (const double original : {16.0, 20.5, 1e30}) {
+        CAPTURE(original);
+        ht::nn::llama_config c = config_of("llama3");
+        c.rope_scaling.original_context = original;
+        ht::save_pretrained(ht::nn::llama<ht::full_fp32>{device, c, 1}, folder.path());
+        CHECK(ht::read_llama_config(folder.path()).rope_scaling.original_context == original);
+    }
+}
+
+TEST_CASE("llama folders: heads that do not divide the width are saved as a Mistral's, which transformers loads") {
+    ht::cpu device{{.threads = 1}};
+    ht::nn::llama_config c = config_of("llama3");
+    c.num_attention_heads = 3, c.num_key_value_heads = 1, c.head_dim = 4;
+    REQUIRE(c.hidden_size % 3 != 0);
+    const support::temporary_folder folder;
+    ht::nn::llama<ht::full_fp32> model{device, c, 1}, again{device, c, 2};
+    ht::save_pretrained(model, folder.path());
+    CHECK(ht::read_model_type(folder.path()) == "mistral");
+    const auto config = nlohmann::json::parse(text_of(folder.path() / "config.json"));
+    CHECK(config["architectures"][0] == "MistralForCausalLM");
+    CHECK((config.contains("sliding_window") && config["sliding_window"].is_null()));
+    ht::load_pretrained(again, folder.path());
+    CHECK(values_of(model.parameters()) == values_of(again.parameters()));
+}
+
+TEST_CASE("folders: what a download or a clone has left undone is named") {
+    const char* const pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 988097824\n";
+    const std::string is_pointer = " is a pointer of Git LFS in place of the file, which git lfs pull fetches";
+    const support::temporary_folder folder;
+    const auto write = [&](const char* name, const std::string& text) {
+        std::ofstream(folder.path() / name, std::ios::binary) << text;
+        return (folder.path() / name).string();
+    };
+    const auto weights = [&] { return message_of([&] { ht::tensor_files files(folder.path()); }); };
+    const std::string nothing =
+        "io: there is no model.safetensors and no model.safetensors.index.json in " + folder.path().string();
+    CHECK(weights() == nothing);
+    CHECK_THROWS_WITH_AS(ht::read_model_type(folder.path()),
+                         ("io: there is no " + (folder.path() / "config.json").string()).c_str(), ht::io_error);
+    std::filesystem::create_symlink("of_a_cache_that_is_gone", folder.path() / "model.safetensors");
+    CHECK(weights() == nothing);
+    std::filesystem::remove(folder.path() / "model.safetensors");
+    write("pytorch_model.bin", "PK");
+    CHECK(weights() ==
+          nothing + "; it has pytorch_model.bin, which is not read: transformers' save_pretrained writes the other");
+    const std::string file = write("model.safetensors", pointer);
+    CHECK(weights() == file + is_pointer);
+    CHECK(message_of([&] { ht::read_model_type(file); }) ==
+          file + ": is a file of weights; expected a folder of transformers, or its config.json");
+    const std::string config = write("config.json", pointer);
+    CHECK(message_of([&] { ht::read_model_type(folder.path()); }) == config + is_pointer);
+    const std::string gguf = write("model.gguf", pointer);
+    CHECK(message_of([&] { ht::read_model_type(gguf); }) == gguf + is_pointer);
+}
+
 }  // namespace io_llama_tests

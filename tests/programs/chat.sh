@@ -75,7 +75,10 @@ refused() { # refused EXPECTED ARGUMENTS...: exit code 2, one line that contains
     grep -qF -- "$expected" err || fail "$* says: $(cat err)"
     [[ ! -s out ]] || fail "$* answers: $(cat out)"
 }
-refused nothing nothing
+refused 'there is no nothing; expected a folder' nothing
+refused 'there is no config.json in .; expected a folder' .
+refused 'config.json is a file; expected the folder' "$golden/chat_models/qwen2/config.json"
+refused 'model.safetensors is a file; expected the folder' "$golden/chat_models/qwen2/model.safetensors"
 refused bert "$golden/bert_folders/classifier"
 refused bert "$golden/bert_folders/base"
 refused nonsense "$golden/chat_models/qwen3" --policy nonsense

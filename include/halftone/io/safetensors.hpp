@@ -185,8 +185,12 @@ safetensors_header read_safetensors(const std::string& where, std::uint64_t size
         fail<safetensors_error>(where, ": ", size, " bytes; expected 8 or more, the header's length");
     read(prefix.data(), 0, prefix.size());
     const std::uint64_t length = little_endian(prefix);
-    if (length > most_header_bytes)
+    if (length > most_header_bytes) {
+        std::string begin(static_cast<std::size_t>(std::min<std::uint64_t>(size, 64)), '\0');
+        read(begin.data(), 0, begin.size());
+        refuse_lfs_pointer<safetensors_error>(where, begin);
         fail<safetensors_error>(where, ": a header of ", length, " bytes; expected ", most_header_bytes, " at most");
+    }
     if (length > size - prefix.size())
         fail<safetensors_error>(where, ": a header of ", length, " bytes in a file of ", size, ": it is truncated");
     std::string text(static_cast<std::size_t>(length), '\0');

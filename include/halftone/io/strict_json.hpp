@@ -21,6 +21,13 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
+/// Throws Error if a file begins as a pointer of Git LFS does, which a clone has in place of a large file.
+template <class Error>
+void refuse_lfs_pointer(const std::string& where, std::string_view begin) {
+    if (begin.starts_with("version https://git-lfs"))
+        fail<Error>(where, " is a pointer of Git LFS in place of the file, which git lfs pull fetches");
+}
+
 /// A name from a file as it stands in a sentence: at most 100 bytes, in one line.
 inline std::string shown(std::string_view text) {
     std::string result(text.substr(0, 100));
@@ -82,6 +89,7 @@ class json_checker : public nlohmann::json::json_sax_t {
 template <class Error>
 nlohmann::json parse_json(const std::string& what, std::string_view text, int most_depth = 16) {
     using json = nlohmann::json;
+    refuse_lfs_pointer<Error>(what, text);
     if (const auto zero = text.find('\0'); zero != text.npos)
         fail<Error>(what, " is not valid JSON: a byte of 0 at ", zero, " of ", text.size(), " bytes");
     json_checker<Error> check(what, most_depth);

@@ -50,12 +50,14 @@ inline std::map<std::string, std::string> parse_index(const std::string& where, 
     return files;
 }
 
-/// A file of a folder that may hold the weights under another name: an index, or else a single file; empty if there is none.
+/// A file of a folder that may hold the weights under another name: an index, or else a single file; empty if there is none. A link
+/// to a file that is not there is none.
 inline std::string other_weights(const std::filesystem::path& folder) {
     std::set<std::string> indexes, files;
     std::error_code failed;
     for (std::filesystem::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed)) {
         const std::string name = at->path().filename().string();
+        if (std::error_code unknown; !std::filesystem::exists(at->path(), unknown)) continue;
         if (name.ends_with(".json") && name.find(".index.") != std::string::npos) indexes.insert(name);
         if (name.ends_with(".safetensors") && name.find("-of-") == std::string::npos) files.insert(name);
     }
@@ -68,6 +70,11 @@ inline std::filesystem::path weights_of_folder(const std::filesystem::path& fold
     }
     const std::string other = other_weights(folder);
     const char* const known = "io: there is no model.safetensors and no model.safetensors.index.json in ";
+    for (const char* const pickled : {"pytorch_model.bin", "pytorch_model.bin.index.json"}) {
+        if (is_there(folder / pickled))
+            fail<io_error>(known, folder.string(), "; it has ", pickled,
+                           ", which is not read: transformers' save_pretrained writes the other");
+    }
     if (!other.empty()) fail<io_error>(known, folder.string(), "; it has ", shown(other), ": name that file");
     fail<io_error>(known, folder.string());
 }

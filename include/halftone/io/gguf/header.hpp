@@ -211,6 +211,9 @@ std::uint32_t read_gguf_version(Cursor& in) {
 template <class Read>
 gguf_header read_gguf(const std::string& where, std::uint64_t size, const Read& read) {
     constexpr std::uint64_t least = 24, least_key = 8 + 4 + 1, least_tensor = 8 + 4 + 4 + 8;
+    std::string begin(static_cast<std::size_t>(std::min<std::uint64_t>(size, 64)), '\0');
+    read(begin.data(), 0, begin.size());
+    refuse_lfs_pointer<gguf_error>(where, begin);
     if (size < least) fail<gguf_error>(where, ": ", size, " bytes; expected ", least, " or more, a GGUF file's header");
     gguf_cursor<Read> in(where, size, read);
     gguf_header header;

@@ -40,6 +40,9 @@ namespace detail {
 inline std::filesystem::path config_file_of(const std::filesystem::path& path) {
     if (is_gguf(path))
         fail<gguf_error>(path.string(), ": is a GGUF file; expected a folder of transformers, or its config.json");
+    if (path.extension() == ".safetensors" && !is_folder(path))
+        fail<safetensors_error>(path.string(),
+                                ": is a file of weights; expected a folder of transformers, or its config.json");
     return is_folder(path) ? path / "config.json" : path;
 }
 
@@ -57,6 +60,8 @@ class config_reader {
 
     const std::string& where() const { return where_; }
     bool has(const char* key) const { return keys_.contains(key) && !keys_[key].is_null(); }
+    /// Whether a key is there, also with null, which transformers tells from a key that is not there: that has its class's default.
+    bool is_named(const char* key) const { return keys_.contains(key); }
     const nlohmann::json& operator[](const char* key) const { return keys_[key]; }
     const nlohmann::json& keys() const { return keys_; }
 

@@ -92,7 +92,8 @@ inline extent read_llama_window(const config_reader& config, const std::string& 
         fail<safetensors_error>(
             config.where(),
             ": use_sliding_window is true; expected false, as layers of ht::nn::llama have one window or none");
-    const bool has_window = !is_qwen && config.has("sliding_window");
+    const bool has_window =
+        !is_qwen && (config.has("sliding_window") || (model_type == "mistral" && !config.is_named("sliding_window")));
     if (config.has("layer_types")) {
         const char* const one = has_window ? "sliding_attention" : "full_attention";
         for (const auto& type : config["layer_types"]) {
@@ -101,7 +102,7 @@ inline extent read_llama_window(const config_reader& config, const std::string& 
                                         "\" for all layers");
         }
     }
-    return has_window ? config.size("sliding_window", most) : 0;
+    return has_window ? config.size("sliding_window", most, 4096) : 0;
 }
 
 inline llama_folder read_llama_folder(const config_reader& config) {
@@ -119,8 +120,13 @@ inline llama_folder read_llama_folder(const config_reader& config) {
     c.intermediate_size = config.size("intermediate_size", most);
     c.num_hidden_layers = static_cast<int>(config.size("num_hidden_layers", 1 << 16));
     c.num_attention_heads = config.size("num_attention_heads", most);
-    c.num_key_value_heads = config.size("num_key_value_heads", most, c.num_attention_heads);
-    c.head_dim = config.size("head_dim", most, std::max<extent>(1, c.hidden_size / c.num_attention_heads));
+    // transformers' numbers for keys that are not there; null is each head's own, and all of the width divided among heads.
+    const extent kv_heads = type == "llama" ? c.num_attention_heads : type == "mistral" ? 8 : 32;
+    c.num_key_value_heads = config.is_named("num_key_value_heads")
+                                ? config.size("num_key_value_heads", most, c.num_attention_heads)
+                                : kv_heads;
+    const extent divided = std::max<extent>(1, c.hidden_size / c.num_attention_heads);
+    c.head_dim = type == "qwen3" && !config.is_named("head_dim") ? 128 : config.size("head_dim", most, divided);
     c.max_position_embeddings = config.size("max_position_embeddings", extent{1} << 30);
     c.rms_norm_eps = static_cast<float>(config.positive("rms_norm_eps", 1e-6));
     c.tie_word_embeddings = config.flag("tie_word_embeddings", false);
@@ -320,14 +326,19 @@ void load_pretrained(nn::llama<P, Norm>& model, const std::filesystem::path& pat
 
 namespace detail {
 
-/// A configuration with nothing made up, which transformers reads as a Qwen3, a Qwen2 or a Llama.
+/// A configuration with nothing made up, which transformers reads as a Qwen3, a Qwen2, a Llama, or, where the heads do not divide the
+/// width, which it refuses for a Llama, as a Mistral without a window.
 inline nlohmann::json llama_config_of(const nn::llama_config& c, bool normalises_heads) {
+    const extent heads = c.num_attention_heads;
+    const bool is_divided = c.hidden_size % heads == 0;
     const char *const type = normalises_heads   ? "qwen3"
                              : c.attention_bias ? "qwen2"
-                                                : "llama",
+                             : is_divided       ? "llama"
+                                                : "mistral",
                       *const architecture = normalises_heads   ? "Qwen3ForCausalLM"
                                             : c.attention_bias ? "Qwen2ForCausalLM"
-                                                               : "LlamaForCausalLM";
+                                            : is_divided       ? "LlamaForCausalLM"
+                                                               : "MistralForCausalLM";
     if (normalises_heads && c.attention_bias)
         fail<argument_error>(
             "save_pretrained: norms of queries and keys together with biases are no model of transformers");
@@ -337,9 +348,11 @@ inline nlohmann::json llama_config_of(const nn::llama_config& c, bool normalises
         rope["factor"] = c.rope_scaling.factor;
         rope["low_freq_factor"] = c.rope_scaling.low_frequency;
         rope["high_freq_factor"] = c.rope_scaling.high_frequency;
-        rope["original_max_position_embeddings"] = static_cast<extent>(c.rope_scaling.original_context);
+        const double original = c.rope_scaling.original_context;
+        rope["original_max_position_embeddings"] = original;
+        if (original < 9e15 && original == std::floor(original))
+            rope["original_max_position_embeddings"] = static_cast<extent>(original);
     }
-    const extent heads = c.num_attention_heads;
     nlohmann::json config = {{"architectures", nlohmann::json::array({architecture})},
                              {"model_type", type},
                              {"vocab_size", c.vocab_size},
@@ -357,6 +370,7 @@ inline nlohmann::json llama_config_of(const nn::llama_config& c, bool normalises
                              {"bos_token_id", nullptr},
                              {"eos_token_id", nullptr},
                              {"pad_token_id", nullptr}};
+    if (config["model_type"] == "mistral") config["sliding_window"] = nullptr;
     // What transformers 4 reads.
     config["rope_theta"] = c.rope_theta;
     if (c.rope_scaling.factor != 1) config["rope_scaling"] = rope;
@@ -366,7 +380,8 @@ inline nlohmann::json llama_config_of(const nn::llama_config& c, bool normalises
 }  // namespace detail
 
 /// Writes a model's weights and its config.json into a folder, which transformers loads; the configuration after the weights.
-/// Without `like` it is that of a Llama, of a Qwen2 if the model has biases, or of a Qwen3. Throws io_error, and safetensors_error if
+/// Without `like` it is that of a Llama (of a Mistral without a window if the heads do not divide the width), of a Qwen2 if the model has
+/// biases, or of a Qwen3. Throws io_error, and safetensors_error if
 /// `like` is of another model.
 template <class P, nn::qk_norm Norm>
 void save_pretrained(const nn::llama<P, Norm>& model, const std::filesystem::path& folder,
