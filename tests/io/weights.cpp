@@ -2,6 +2,8 @@
 /// \file
 /// Weights by names, both ways: every policy's masters come back with their bits, also from several files; a file of
 /// another model is refused with all names in one sentence, and the model is untouched.
+#include <limits>
+
 #include <doctest/doctest.h>
 
 #include <halftone/exec/cpu/cpu.hpp>
@@ -105,6 +107,34 @@ TEST_CASE("weights: numbers are converted, each rounded once") {
     }
     CHECK_THROWS_WITH_AS(ht::save_weights(first, folder.path() / "m.safetensors", {.type = ht::dtype::i8}),
                          "save_weights: type is I8; expected a floating-point type", ht::argument_error);
+}
+
+TEST_CASE("weights: a number that the type of the files does not hold is refused, and earlier files stay") {
+    const support::temporary_folder folder;
+    const auto file = folder.path() / "m.safetensors";
+    model<ht::full_fp32> first(1);
+    ht::save_weights(first, file);
+    const auto before = std::filesystem::file_size(file);
+    const auto said = [&](float x, ht::dtype type, bool transposed = false) {
+        first.store.write(0, 1, reinterpret_cast<const std::byte*>(&x), 1);
+        ht::save_weights_options options{.type = type};
+        if (transposed) options.transposed = [](const std::string& path) { return path == "fc.weight"; };
+        try {
+            ht::save_weights(first, file, options);
+        } catch (const ht::argument_error& e) {
+            CHECK(std::filesystem::file_size(file) == before);
+            return std::string(e.what());
+        }
+        ht::save_weights(model<ht::full_fp32>(1), file);
+        return std::string("no error");
+    };
+    CHECK(said(1e5f, ht::dtype::f16) == "save_weights: fc.weight has 100000, which F16 does not hold");
+    CHECK(said(-1e5f, ht::dtype::f16, true) == "save_weights: fc.weight has -100000, which F16 does not hold");
+    CHECK(said(1e5f, ht::dtype::bf16) == "no error");
+    CHECK(said(65519.0f, ht::dtype::f16) == "no error");  // which rounds to the largest
+    CHECK(said(3.4028235e38f, ht::dtype::bf16) == "save_weights: fc.weight has 3.40282e+38, which BF16 does not hold");
+    CHECK(said(-std::numeric_limits<float>::infinity(), ht::dtype::f16) == "no error");
+    CHECK(said(std::numeric_limits<float>::quiet_NaN(), ht::dtype::f16) == "no error");
 }
 
 TEST_CASE("weights: other names, and what a file may lack") {

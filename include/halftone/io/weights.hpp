@@ -285,16 +285,25 @@ std::vector<stored_piece> stored_pieces(const store_entry& e, const Options& o) 
     return pieces;
 }
 
+/// Values of a parameter as the numbers of a tensor that is saved. Throws argument_error for one that this type does not hold.
+inline void convert_to_save(const std::string& tensor, const value_traits& own, const std::byte* from, dtype type,
+                            std::byte* to, std::size_t count) {
+    convert_from(own, from, type, to, count);
+    if (type == saved_dtype(own)) return;
+    if (const auto x = first_lost(own, from, traits_of(type), to, count))
+        fail<argument_error>("save_weights: ", shown(tensor), " has ", *x, ", which ", name(type), " does not hold");
+}
+
 /// Gives the bytes of a matrix's transpose, part after part. The transpose is made when the first one is asked for, and
 /// freed after the last.
 inline auto transposed_values(const std::shared_ptr<value_reader>& read, std::size_t index, const store_entry& e,
-                              const value_traits& own, dtype type) {
-    return [read, index, &e, &own, type, all = std::make_shared<std::vector<std::byte>>()](
+                              const std::string& tensor, const value_traits& own, dtype type) {
+    return [read, index, &e, tensor, &own, type, all = std::make_shared<std::vector<std::byte>>()](
                std::byte* to, std::size_t first, std::size_t bytes) {
         if (all->empty()) {
             std::vector<std::byte> values(e.count * own.bytes), converted(e.count * size_of(type));
             (*read)(index, 0, e.count, values.data());
-            convert_from(own, values.data(), type, converted.data(), e.count);
+            convert_to_save(tensor, own, values.data(), type, converted.data(), e.count);
             *all = transposed_bytes(converted.data(), static_cast<std::size_t>(e.shape[0]),
                                     static_cast<std::size_t>(e.shape[1]), size_of(type));
         }
@@ -315,15 +324,16 @@ inline std::vector<tensor_source> weight_sources(const store& parameters, const 
         const dtype type = o.type.value_or(saved_dtype(own));
         for (const stored_piece& piece : stored_pieces(e, o)) {
             if (piece.is_transposed) {
-                sources.push_back({piece.name, type, piece.shape, transposed_values(read, i, e, own, type)});
+                sources.push_back(
+                    {piece.name, type, piece.shape, transposed_values(read, i, e, piece.name, own, type)});
                 continue;
             }
-            const auto values_of_piece = [read, i, &own, type, of_piece = piece.first](std::byte* to, std::size_t first,
-                                                                                       std::size_t bytes) {
+            const auto values_of_piece = [read, i, tensor = piece.name, &own, type, of_piece = piece.first](
+                                             std::byte* to, std::size_t first, std::size_t bytes) {
                 const std::size_t each = size_of(type), begin = of_piece + first / each, count = bytes / each;
                 std::vector<std::byte> values(count * own.bytes);
                 (*read)(i, begin, count, values.data());
-                convert_from(own, values.data(), type, to, count);
+                convert_to_save(tensor, own, values.data(), type, to, count);
             };
             sources.push_back({piece.name, type, piece.shape, values_of_piece});
         }
@@ -365,7 +375,8 @@ inline void save_weights(const store& parameters, const std::filesystem::path& p
     });
 }
 /// Writes a model's parameters to a file *.safetensors, or to a folder of any other name (write_tensor_files). Replaces
-/// earlier files when all is written. Throws io_error; earlier files then stay. On a GPU it waits for the device.
+/// earlier files when all is written. Throws io_error, and argument_error for numbers beyond the largest of options' type; earlier files
+/// then stay. On a GPU it waits for the device.
 template <class Model>
     requires requires(const Model& m) { m.parameters().entries(); }
 void save_weights(const Model& model, const std::filesystem::path& path, const save_weights_options& o = {}) {
