@@ -10,6 +10,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <string>
 #include <vector>
 
 #include <halftone/exec/cpu/cpu.hpp>
@@ -28,6 +30,9 @@ inline void expect_adapters(const char* function, const store& parameters) {
     if (parameters.adapters().are_merged())
         fail<state_error>(function, ": the adapters are a part of the weights since they were merged");
 }
+
+/// The key in a file's metadata of what the adapter at a path is multiplied by.
+inline std::string scale_key(const std::string& path) { return "halftone.lora_scale." + path; }
 
 /// The values of some of a matrix's rows, as float or double.
 template <class T>
@@ -77,20 +82,31 @@ template <class Model>
 void save_adapters(const Model& model, const std::filesystem::path& path, save_weights_options o = {}) {
     detail::expect_adapters("save_adapters", model.parameters());
     o.which = weights_of::trained;
+    for (const auto& [at, scale] : detail::scales_of(model.parameters().adapters()))
+        o.metadata[detail::scale_key(at)] = scale;
     save_weights(model.parameters(), path, o);
 }
-/// Reads them into a model with adapters of the same ranks at the same layers. Throws as load_weights does, and state_error as
-/// save_adapters.
+/// Reads them into a model with adapters of the same ranks at the same layers. Throws as load_weights does, safetensors_error if an
+/// adapter is multiplied by another number (alpha / rank) than the file tells, and state_error as save_adapters.
 template <class Model>
 void load_adapters(Model& model, const std::filesystem::path& path, load_weights_options o = {}) {
     detail::expect_adapters("load_adapters", model.parameters());
     o.which = weights_of::trained;
-    load_weights(model.parameters(), path, o);
+    store& parameters = model.parameters();
+    const tensor_files files(path);
+    std::map<std::string, std::string> scales;
+    for (const auto& [at, here] : detail::scales_of(parameters.adapters())) {
+        const auto found = files.metadata().find(detail::scale_key(at));
+        if (found != files.metadata().end()) scales[at] = found->second;
+    }
+    if (const std::string differs = detail::scale_difference(parameters.adapters(), scales); !differs.empty())
+        fail<safetensors_error>("load_adapters: ", path.string(), " has adapters of another scale: ", differs);
+    detail::load_weights_of(parameters, files, path.string(), o);
 }
 
 /// Adds each adapter to the weight that it adapts: W + scale B A, the product in fp32 (fp64 if W is), the sum rounded once to the type
-/// in which the model has W. From then on layers leave the adapters out. There is no way back, as what was rounded off is lost: load the base
-/// again. Throws state_error for a model without adapters, for one that ht::shard has divided, and when called twice. On a GPU the
+/// in which the model has W. From then on layers leave the adapters out, and the model's files and checkpoints are those of a plain model. There is
+/// no way back, as what was rounded off is lost: make another model, load the base and the adapters. Throws state_error for a model without adapters, for one that ht::shard has divided, and when called twice. On a GPU the
 /// work is the host's.
 template <class Model>
 void merge_adapters(Model& model) {

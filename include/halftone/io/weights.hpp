@@ -54,7 +54,7 @@ using weight_pieces = std::function<std::vector<weight_piece>(const std::string&
 enum class weights_of {
     all,
     base,     ///< without adapters
-    trained,  ///< those that are not frozen: of a model with adapters these, and what is trained besides
+    trained,  ///< those that are not frozen; of a model with adapters all but its base, and layers' states
 };
 
 /// How weights are saved.
@@ -261,8 +261,10 @@ struct stored_piece {
 /// The tensors of a file that a parameter is stored in; none: the file does not have it. `Options` are those of saving or of
 /// loading. Throws argument_error for pieces that have not as many rows as the parameter.
 template <class Options>
-std::vector<stored_piece> stored_pieces(const store_entry& e, const Options& o) {
-    if ((o.which == weights_of::base && e.is_adapter) || (o.which == weights_of::trained && e.frozen)) return {};
+std::vector<stored_piece> stored_pieces(const store& parameters, const store_entry& e, const Options& o) {
+    const adapter_list& adapters = parameters.adapters();
+    if (e.is_adapter && (o.which == weights_of::base || adapters.are_merged())) return {};
+    if (o.which == weights_of::trained && (adapters.all().empty() ? e.frozen : e.is_base)) return {};
     const auto parts = o.pieces ? o.pieces(e.path) : std::vector<weight_piece>{};
     if (parts.empty()) {
         const std::string named = o.names ? o.names(e.path) : e.path;
@@ -322,7 +324,7 @@ inline std::vector<tensor_source> weight_sources(const store& parameters, const 
         const store_entry& e = parameters.entries()[i];
         const value_traits& own = saved_type(parameters.groups()[e.group], e);
         const dtype type = o.type.value_or(saved_dtype(own));
-        for (const stored_piece& piece : stored_pieces(e, o)) {
+        for (const stored_piece& piece : stored_pieces(parameters, e, o)) {
             if (piece.is_transposed) {
                 sources.push_back(
                     {piece.name, type, piece.shape, transposed_values(read, i, e, piece.name, own, type)});
@@ -345,7 +347,7 @@ inline std::map<std::string, std::string> weight_metadata(const store& parameter
     auto metadata = o.metadata;
     for (const store_entry& e : parameters.entries()) {
         const value_traits& own = saved_type(parameters.groups()[e.group], e);
-        for (const stored_piece& piece : stored_pieces(e, o)) {
+        for (const stored_piece& piece : stored_pieces(parameters, e, o)) {
             metadata.erase(number_key(piece.name));  // of another file, whose metadata these may be
             if (own.is_own && !o.type) metadata[number_key(piece.name)] = own.name;
         }
@@ -404,7 +406,7 @@ std::vector<matched_tensor> match_tensors(const store& parameters, const Files& 
     for (std::size_t i = 0; i < parameters.entries().size(); ++i) {
         const store_entry& e = parameters.entries()[i];
         const value_traits& own = saved_type(parameters.groups()[e.group], e);
-        for (const stored_piece& piece : stored_pieces(e, o)) {
+        for (const stored_piece& piece : stored_pieces(parameters, e, o)) {
             const tensor_info* const t = files.find(piece.name);
             used.insert(piece.name);
             if (t == nullptr) {

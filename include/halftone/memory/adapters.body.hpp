@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstdio>
 
 #include <halftone/error.hpp>
 #include <halftone/memory/adapters.hpp>
@@ -38,12 +39,36 @@ HALFTONE_OUT_OF_LINE std::optional<adapter_list::sizes> adapter_list::chosen(con
     if (!is_target) return std::nullopt;
     extent rank = options_->rank;
     double alpha = options_->alpha;
-    for (const adapter_pattern& p : options_->patterns) {
+    for (std::size_t i = 0; i < options_->patterns.size(); ++i) {
+        const adapter_pattern& p = options_->patterns[i];
         if (!path_matches(p.pattern.c_str(), path.c_str())) continue;
+        is_pattern_used_[i] = true;
         rank = p.rank.value_or(rank), alpha = p.alpha.value_or(alpha);
     }
     const double r = static_cast<double>(rank);
     return sizes{rank, alpha / (options_->rank_stabilized ? std::sqrt(r) : r)};
+}
+
+HALFTONE_OUT_OF_LINE std::map<std::string, std::string> scales_of(const adapter_list& adapters) {
+    std::map<std::string, std::string> scales;
+    if (!adapters.are_in_use()) return scales;
+    for (const store_adapter& each : adapters.all()) {
+        char text[32];
+        std::snprintf(text, sizeof text, "%.17g", each.scale);
+        scales[each.path] = text;
+    }
+    return scales;
+}
+
+HALFTONE_OUT_OF_LINE std::string scale_difference(const adapter_list& adapters,
+                                                  const std::map<std::string, std::string>& there) {
+    for (const auto& [path, scale] : scales_of(adapters)) {
+        const auto found = there.find(path);
+        if (found != there.end() && found->second != scale)
+            return "that at " + path + " is multiplied by " + found->second + " there, by " + scale +
+                   " here (alpha / rank)";
+    }
+    return {};
 }
 
 HALFTONE_OUT_OF_LINE void adapter_list::check_targets() const {
@@ -51,6 +76,11 @@ HALFTONE_OUT_OF_LINE void adapter_list::check_targets() const {
         if (!is_used_[i])
             fail<argument_error>("add_adapters: the model has no linear layer at ", options_->targets[i],
                                  " whose policy is an ht::lora");
+    }
+    for (std::size_t i = 0; i < is_pattern_used_.size(); ++i) {
+        if (!is_pattern_used_[i])
+            fail<argument_error>("add_adapters: the model has no adapter at ", options_->patterns[i].pattern,
+                                 ", whose rank or alpha is to differ");
     }
 }
 

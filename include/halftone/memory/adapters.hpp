@@ -15,12 +15,14 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <halftone/memory/capture_dependency.hpp>
 #include <halftone/memory/resource.hpp>
 #include <halftone/tensor/shape.hpp>
 
@@ -58,7 +60,7 @@ struct store_adapter {
 namespace detail {
 
 /// The adapters of a store, and the options from which they follow.
-class adapter_list {
+class adapter_list final : public capture_dependency {
   public:
     /// Rank and scale of an adapter.
     struct sizes {
@@ -66,9 +68,11 @@ class adapter_list {
         double scale;
     };
 
-    /// Without options there are no adapters.
-    explicit adapter_list(std::shared_ptr<const adapter_options> options) : options_(std::move(options)) {
-        if (options_ != nullptr) is_used_.resize(options_->targets.size());
+    /// By the options that the memory has now; without options there are no adapters.
+    explicit adapter_list(memory_resource& memory)
+        : capture_dependency(&memory.capture_dependencies(), "adapters have been merged"), options_(memory.adapters()) {
+        if (options_ == nullptr) return;
+        is_used_.resize(options_->targets.size()), is_pattern_used_.resize(options_->patterns.size());
     }
     /// The options, or nullptr.
     const std::shared_ptr<const adapter_options>& options() const { return options_; }
@@ -79,16 +83,27 @@ class adapter_list {
     const std::vector<store_adapter>& all() const { return all_; }
     /// Whether the weights contain the adapters now: layers then leave these out.
     bool are_merged() const { return are_merged_; }
-    void set_merged() { are_merged_ = true; }
-    /// Throws argument_error for a target at which the model has no linear layer that can have an adapter.
+    void set_merged() {
+        are_merged_ = true;
+        change();
+    }
+    /// Whether layers add adapters to their results now.
+    bool are_in_use() const { return !all_.empty() && !are_merged_; }
+    /// Throws argument_error for a target at which the model has no linear layer that can have an adapter, and for a pattern at
+    /// which it has no adapter.
     void check_targets() const;
 
   private:
     std::shared_ptr<const adapter_options> options_;
-    std::vector<bool> is_used_{};  // by targets
+    std::vector<bool> is_used_{}, is_pattern_used_{};  // by targets, by patterns
     std::vector<store_adapter> all_{};
     bool are_merged_ = false;
 };
+
+/// What each adapter that is in use is multiplied by, as text that reads back as the same number, by its path.
+std::map<std::string, std::string> scales_of(const adapter_list& adapters);
+/// The first adapter whose scale differs from that in a file, in words; empty if there is none. What the file does not tell is not compared.
+std::string scale_difference(const adapter_list& adapters, const std::map<std::string, std::string>& there);
 
 /// Throws argument_error for options out of range.
 void check_adapter_options(const adapter_options& o);

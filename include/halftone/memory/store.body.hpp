@@ -34,6 +34,7 @@ HALFTONE_OUT_OF_LINE void store::freeze_base() {
             stays = is_used[i] = true;
         }
         e.frozen = !stays;
+        e.is_base = !stays && !e.is_state;
     }
     for (std::size_t i = 0; i < trained.size(); ++i) {
         if (!is_used[i])

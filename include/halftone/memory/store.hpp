@@ -57,7 +57,7 @@ class store final : public detail::capture_dependency {
         : detail::capture_dependency(&memory.capture_dependencies(),
                                      "the layout of parameters has changed, since some were frozen"),
           memory_(&memory),
-          adapters_(memory.adapters()) {}
+          adapters_(memory) {}
     store(const store&) = delete;
     store& operator=(const store&) = delete;
     ~store() { await_readers(); }

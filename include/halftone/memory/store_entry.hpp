@@ -38,6 +38,7 @@ struct store_entry {
     bool frozen = false;
     bool is_state = false;  ///< a layer's state, such as running statistics, instead of a parameter; frozen
     bool is_adapter = false;  ///< of a low-rank adapter (memory/adapters.hpp)
+    bool is_base = false;     ///< frozen as the model has adapters: it stays as it is loaded, until these are merged
     std::uint32_t number =
         0;  ///< of the random numbers of its initial values: parameters and adapters have numbers of their own
     bool keeps_master = false;   ///< some operation reads the master although there is a copy

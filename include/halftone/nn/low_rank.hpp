@@ -67,7 +67,7 @@ class low_rank {
     }
 
     /// Whether the layer has an adapter now: not if the options did not choose it, and not after ht::merge_adapters.
-    bool is_there() const { return rank_ != 0 && !a_.owner().adapters().are_merged(); }
+    bool is_there() const { return rank_ != 0 && a_.owner().adapters().are_in_use(); }
 
     /// A of all blocks, one behind the other: (ranks, in).
     const matrix& a() const { return a_; }

@@ -58,6 +58,7 @@ void append_row(std::vector<policy_row>& rows) {
         policy_row row{path_of<policy>.text().data, op::name, "inherit", "inherit", "inherit"};
         if constexpr (has_weights<op>) row.input_grad = row.weight_grad = "inherit";
         if (row.path.empty()) row.path = "-";
+        if constexpr (requires { requires L::is_adapter; }) row.op = "lora";
         if constexpr (!policy_marker<resolve<policy>>) {
             row.in = number_traits<compute_type<policy, op>>::name;
             row.accumulate = number_traits<promote<float, accum_type<policy, op>>>::name;  // as kernels sum

@@ -85,12 +85,13 @@ void follow(const memory_choice& way, const asked_optimizer<Options>& asked, Mod
     }
 }
 
-/// Freezes the parameters of `twin` that are frozen in `original`.
+/// Freezes the parameters of `twin` that are frozen in `original`, and leaves out adapters that are merged there.
 inline void freeze_as(const store& original, store& twin) {
     for (std::size_t i = 0; i < original.entries().size(); ++i) {
         const store_entry& e = original.entries()[i];
         if (e.frozen && !e.is_state && !twin.entries()[i].frozen) twin.freeze(e.path);
     }
+    if (original.adapters().are_merged()) twin.adapters().set_merged();
 }
 
 /// "h.0.mlp 4096, embed 1024, h.1.mlp 512": bytes of layers.

@@ -88,9 +88,10 @@ inline void set_type(part_tensor& t, const char* type, std::size_t each) {
 
 inline bool is_host(const memory_resource& memory) { return dynamic_cast<const host_memory*>(&memory) != nullptr; }
 
-/// Whether a checkpoint has a parameter: not what is frozen beside adapters, which is as it was when it was loaded.
+/// Whether a checkpoint has a parameter: not the base of adapters, which is as it was when it was loaded, and not adapters that are
+/// a part of it since they were merged.
 inline bool is_in_checkpoint(const store& parameters, const store_entry& e) {
-    return !e.frozen || e.is_state || parameters.adapters().all().empty();
+    return parameters.adapters().are_merged() ? !e.is_adapter : !e.is_base;
 }
 
 inline std::vector<part_tensor> tensors_of(store& parameters) {
@@ -139,6 +140,22 @@ inline undoable prepare_amaxes(amax_histories& amaxes, const nlohmann::json& sav
     return {[&amaxes, states] { amaxes.load(states); }, [&amaxes, before] { amaxes.load(before); }};
 }
 
+/// Checks that adapters are multiplied by what they were trained with.
+inline void check_scales(const adapter_list& adapters, const nlohmann::json& saved, load_request& request) {
+    std::map<std::string, std::string> there;
+    try {
+        there = saved.value("adapter_scales", there);
+    } catch (const nlohmann::json::exception&) {
+        fail<checkpoint_error>("checkpoint: the model's adapter_scales are no texts by paths");
+    }
+    const std::string differs = scale_difference(adapters, there);
+    if (differs.empty()) return;
+    if (request.arguments == resume_arguments::saved)
+        fail<checkpoint_error>("checkpoint: it has adapters of another scale: ", differs,
+                               "; load it with .resume_with = ht::program_arguments to go on with this");
+    request.notes.push_back("the program's arguments: " + differs);
+}
+
 /// A model: anything with parameters() that is a store.
 template <class Model>
 checkpoint_part model_part(Model& model) {
@@ -147,14 +164,16 @@ checkpoint_part model_part(Model& model) {
     checkpoint_part p;
     p.name = "model";
     p.tensors = tensors_of(parameters);
-    p.state = [&parameters] {
-        return nlohmann::json{{"policy", stamp_json(stamp_of<Model>())}, {"amaxes", to_json(parameters.amaxes().read())}};
+    p.state = [&model, &parameters] {
+        nlohmann::json state{{"policy", stamp_json(stamp_of(model))}, {"amaxes", to_json(parameters.amaxes().read())}};
+        if (const auto scales = scales_of(parameters.adapters()); !scales.empty()) state["adapter_scales"] = scales;
+        return state;
     };
-    p.prepare = [&parameters](const nlohmann::json& saved, load_request& request) {
+    p.prepare = [&model, &parameters](const nlohmann::json& saved, load_request& request) {
         add_types(parameters, request.own_numbers);
         if (!saved.contains("policy") || !saved.contains("amaxes"))
             fail<checkpoint_error>("checkpoint: the model's state has no policy, or no amaxes");
-        const policy_stamp there = read_stamp(saved["policy"], "checkpoint: its policy"), here = stamp_of<Model>();
+        const policy_stamp there = read_stamp(saved["policy"], "checkpoint: its policy"), here = stamp_of(model);
         const std::string differs = stamp_difference(there, here);
         if (!differs.empty() && !request.converts()) {
             fail<checkpoint_error>("checkpoint: it was saved under another policy: ", differs,
@@ -163,6 +182,7 @@ checkpoint_part model_part(Model& model) {
         if (!differs.empty()) request.notes.push_back("another policy: " + differs);
         for (const std::string& note : stream_notes(there, here, paths_of_stream(layers_of<Model>{})))
             request.notes.push_back(note);
+        check_scales(parameters.adapters(), saved, request);
         return prepare_amaxes(parameters.amaxes(), saved["amaxes"], request);
     };
     p.finish = [&parameters] { parameters.refresh(); };

@@ -3,7 +3,7 @@
 /// The policy stamp of a checkpoint: the number types of every layer, role by role, so that a run is not resumed under
 /// another policy by mistake.
 ///
-///     const detail::policy_stamp here = detail::stamp_of<Model>();
+///     const detail::policy_stamp here = detail::stamp_of(model);
 ///     detail::stamp_difference(saved, here)          // "compute is bfloat16 there, float16 here: h.*.attn.qkv, h.*.mlp.up"; or ""
 ///
 /// Checkpoints of releases without the role `stream` do not state it; their runs had their `output` there.
@@ -62,15 +62,25 @@ role_types roles_of() {
     }
 }
 
+/// Adds a layer. An adapter (nn/low_rank.hpp) has its layer's path, and is told apart by "lora".
+template <class L>
+void add_layer(policy_stamp& stamp, bool has_adapters) {
+    std::string path = path_of<typename L::policy>.text().data;
+    if constexpr (requires { requires L::is_adapter; }) {
+        if (!has_adapters) return;
+        path += path.empty() ? "lora" : ".lora";
+    }
+    stamp.emplace(path, roles_of<typename L::policy>());
+}
 template <class... Ls>
-policy_stamp stamp_of_layers(types<Ls...>) {
+policy_stamp stamp_of_layers(types<Ls...>, bool has_adapters) {
     policy_stamp stamp;
-    (stamp.emplace(path_of<typename Ls::policy>.text().data, roles_of<typename Ls::policy>()), ...);
+    (add_layer<Ls>(stamp, has_adapters), ...);
     return stamp;
 }
 template <class Model>
-policy_stamp stamp_of() {
-    return stamp_of_layers(layers_of<Model>{});
+policy_stamp stamp_of(const Model& model) {
+    return stamp_of_layers(layers_of<Model>{}, model.parameters().adapters().are_in_use());
 }
 
 /// A stamp as JSON: layers of equal roles together.

@@ -201,7 +201,7 @@ inline nlohmann::json config_like(const std::filesystem::path& like) {
 /// model that is divided among ranks, all of them call it.
 inline void save_folder(const store& parameters, const std::filesystem::path& folder, const nlohmann::json& config,
                         const save_pretrained_options& options, save_weights_options weights) {
-    if (!parameters.adapters().all().empty() && !parameters.adapters().are_merged())
+    if (parameters.adapters().are_in_use())
         fail<state_error>(
             "save_pretrained: the model has adapters, which are no part of its folder: ht::merge_adapters adds them to "
             "the "

@@ -111,10 +111,22 @@ inline constexpr bool is_in_fp32 = operation_category<Op>::value == category::fp
 template <>
 inline constexpr bool is_in_fp32<void> = false;
 
+template <class Layer>
+inline constexpr bool is_adapter_layer = requires {
+    requires Layer::is_adapter;
+};
+
 class linter {
   public:
     linter(const lint_options& options, const store& parameters)
-        : options_(options), parameters_(&parameters), best_(parameters.entries().size()) {}
+        : options_(options), parameters_(&parameters), best_(parameters.entries().size()) {
+        for (const store::entry& e : parameters.entries()) paths_.push_back(e.path);
+        // The adapters of parts of a layer's rows ("qkv.q.lora_B") are the layer's.
+        for (const store_adapter& each : parameters.adapters().all()) {
+            const std::string& weight = parameters.entries()[each.weight].path;
+            paths_[each.b] = weight.substr(0, weight.rfind('.') + 1) + "lora_B";
+        }
+    }
 
     std::vector<lint_finding> findings;
 
@@ -128,6 +140,7 @@ class linter {
     void look_at() {
         if constexpr (parameter_owner<Layer>) {
             for (const store::entry* e : claimed_by(path<Layer>())) {
+                if (e->is_adapter != is_adapter_layer<Layer>) continue;  // an adapter has its layer's path
                 using computes = typename computed_by<Layer>::type;
                 if constexpr (is_in_fp32<computes>) {
                     count<sums_of<Layer>>(lint_rule::sum_length, e->path, operation_name<Layer>(), e->count,
@@ -136,7 +149,7 @@ class linter {
                     if (e->rows > 0) look_at_product<Layer>(e->path, size(e->width), size(e->rows));
                     if (e->rows > 0) look_at_operands<Layer>(e->path);
                 }
-                look_at_gradients<Layer>(e->path);
+                if (!e->frozen) look_at_gradients<Layer>(e->path);
             }
         }
     }
@@ -171,14 +184,14 @@ class linter {
 
     void claim(const std::string& pattern) {
         for (std::size_t i = 0; i < best_.size(); ++i)
-            best_[i] = std::max(best_[i], exactness(pattern, parameters_->entries()[i].path, *parameters_));
+            best_[i] = std::max(best_[i], exactness(pattern, paths_[i], *parameters_));
     }
     /// The parameters for which no other layer's path is a better match.
     std::vector<const store::entry*> claimed_by(const std::string& pattern) const {
         std::vector<const store::entry*> claimed;
         for (std::size_t i = 0; i < best_.size(); ++i) {
             const store::entry& e = parameters_->entries()[i];
-            const int exact = exactness(pattern, e.path, *parameters_);
+            const int exact = exactness(pattern, paths_[i], *parameters_);
             if (exact != 0 && exact == best_[i]) claimed.push_back(&e);
         }
         return claimed;
@@ -349,6 +362,7 @@ class linter {
     lint_options options_;
     const store* parameters_;
     std::vector<int> best_;
+    std::vector<std::string> paths_;  // by entries: the layer's, and the parameter's name
 };
 
 template <class... Layers>

@@ -147,6 +147,7 @@ class shadow_weights {
         for (const store::entry& e : a) {
             if (e.frozen) to.freeze(e.path);
         }
+        if (from.adapters().are_merged() && !to.adapters().are_merged()) to.adapters().set_merged();
     }
     template <class... Storages>
     void copy(types<Storages...>) const {
