@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Low-rank adapters that ranks train together: data parallel, and with every parameter divided by ZeRO.
+#include <filesystem>
+
+#include <halftone/io/pretrained.hpp>
+
 #include "nn/lora.hpp"
 #include "ranks/rank_loop.hpp"
 #include "support/gradient_sink.hpp"
@@ -15,15 +19,19 @@ using rank_loop::options, rank_loop::seen, rank_loop::on_cpu;
 using tuned = ht::lora<ht::amp_bf16, ht::pure_bf16>;
 using model_type = ht::nn::llama<tuned>;
 
+/// With a folder, models are never whole on a rank, and the base comes from there.
 template <class Look>
-std::vector<seen> train(int ranks, const options& o, const Look& look) {
+std::vector<seen> train(int ranks, const options& o, const Look& look, const std::filesystem::path& base = {}) {
     return rank_loop::run(ranks, {.delivery = o.delivery}, [&](ht::communicator& host, seen& mine) {
         on_cpu machine(host, {});
         ht::cpu& device = machine.device;
         const ht::add_adapters added{device, {.rank = 4, .alpha = 8, .targets = {"*.q", "*.v", "*.mlp"}}};
+        std::optional<ht::defer_parameters> until_divided;
+        if (!base.empty()) until_divided.emplace(device);
         model_type m{device, llama_config(), 7};
         std::optional<ht::shard<ht::cpu, model_type, ht::zero>> sharded;
         rank_loop::divide(sharded, o, device, m, machine.comm);
+        if (!base.empty()) ht::load_pretrained(m, base);
         ht::adamw optimizer{device, m, {.lr = 0.01}};
         struct held {
             batch b;
@@ -55,6 +63,20 @@ TEST_CASE("lora: ZeRO 0 to 3 have the bits of data parallel training") {
             rank_loop::check_same(train(2, o, [](auto&&...) {}), plain);
         }
     }
+}
+
+TEST_CASE("lora: a base that is loaded in pieces, and was never whole, has the same bits") {
+    const support::temporary_folder folder;
+    {
+        ht::cpu device{{.threads = 1}};
+        ht::nn::llama<ht::pure_bf16> base{device, llama_config(), 7};
+        ht::save_pretrained(base, folder.path() / "base");
+    }
+    options o{.stage = -1, .micro_batches = 2, .clip = 0.5f};
+    const auto plain = train(2, o, [](auto&&...) {});
+    o.stage = 3;
+    o.units = {"h.*"};
+    rank_loop::check_same(train(2, o, [](auto&&...) {}, folder.path() / "base"), plain);
 }
 
 TEST_CASE("lora: adapters of a divided model are saved whole, and merged in one that is whole") {
