@@ -71,6 +71,7 @@ def fill(file, is_bfloat16):
 
 def make(name):
     base, options = CASES[name]
+    torch.manual_seed(1)
     model = get_peft_model(base_of(base), LoraConfig(task_type="CAUSAL_LM", lora_dropout=0.0, **options))
     folder = FOLDERS / name
     model.save_pretrained(folder)

@@ -21,8 +21,10 @@
 /// What PEFT overlooks is refused by its name: a target that no layer has, a tensor too much or too few, an adapter of another scale.
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 
 #include <halftone/io/adapters.hpp>
@@ -49,13 +51,19 @@ inline adapter_options read_peft_config(const std::filesystem::path& folder, con
 
 namespace detail {
 
-/// Throws safetensors_error, in which `where` is the file, unless the model's adapters are those of the options.
+/// Throws safetensors_error, in which `where` is the file, unless the model's adapters, and what it trains besides, are those of the
+/// options.
 inline void compare_adapters(const std::string& where, const store& parameters, const peft_layout& model, const adapter_options& there) {
+    const peft_file_names names(parameters, model, nullptr);
     adapter_list wanted(std::make_shared<const adapter_options>(there));
     std::map<std::string, const store_adapter*> here;
     for (const store_adapter& a : parameters.adapters().all()) here[a.path] = &a;
     const char* const remedy = "; give ht::read_peft_config's options to ht::add_adapters before the model is made";
     for (const peft_module& m : model.modules) {
+        const bool is_trained = std::find(there.trained.begin(), there.trained.end(), m.layer) != there.trained.end();
+        if (is_trained != (names.saved().count(m.there) != 0))
+            fail<safetensors_error>(where, ": ", m.there, is_trained ? " is in modules_to_save, and the model does not train it" : " is not in modules_to_save, and the model trains it",
+                                    remedy);
         if (m.adapter.empty()) continue;
         const auto want = wanted.chosen(m.adapter);
         const auto found = here.find(m.adapter);
