@@ -28,6 +28,7 @@
 #include <halftone/io/fields.hpp>
 #include <halftone/io/gguf.hpp>
 #include <halftone/io/npy.hpp>
+#include <halftone/io/peft/config.hpp>
 #include <halftone/io/pretrained.hpp>
 #include <halftone/io/pretrained/generation_options.hpp>
 #include <halftone/io/tensor_files.hpp>
@@ -178,6 +179,24 @@ inline void config(const std::uint8_t* bytes, std::size_t size) {
     }
 }
 
+/// An adapter_config.json of PEFT, for a Qwen3 and for a GPT-2: what it chooses is there.
+inline void adapter(const std::uint8_t* bytes, std::size_t size) {
+    const std::string_view text = text_of(bytes, size);
+    const ht::detail::config_reader keys("adapter_config.json", text);
+    const auto in_order = nlohmann::ordered_json::parse(text);
+    const ht::nn::llama_config llama{.num_hidden_layers = 2};
+    const ht::detail::peft_layout models[]{ht::detail::peft_layout_of(llama, true), ht::detail::peft_layout_of(ht::nn::gpt_config{.layers = 2})};
+    const bool is_gpt = keys.has("fan_in_fan_out") && keys["fan_in_fan_out"] == true;
+    const ht::detail::peft_layout& model = models[is_gpt ? 1 : 0];
+    const ht::adapter_options o = ht::detail::peft_options_in(keys, in_order, model);
+    ht::detail::check_adapter_options(o);
+    for (const std::string& target : o.targets) {
+        bool is_there = false;
+        for (const auto& m : model.modules) is_there = is_there || m.adapter == target;
+        if (!is_there) __builtin_trap();
+    }
+}
+
 /// A tokenizer.json, and what it makes of a text: its decoded ids are the text where it is no more than bytes and pairs.
 inline void tokenizer(const std::uint8_t* bytes, std::size_t size) {
     const auto tokenizer = ht::tokenizer::from_json("tokenizer.json", text_of(bytes, size));
@@ -246,7 +265,8 @@ struct target {
 };
 inline constexpr target all[]{
     {"safetensors", safetensors}, {"index", index},   {"npy", npy},   {"manifest", manifest},   {"idx", idx},
-    {"tokens", tokens},           {"config", config}, {"gguf", gguf}, {"tokenizer", tokenizer}, {"chat", chat}};
+    {"tokens", tokens},           {"config", config}, {"gguf", gguf}, {"tokenizer", tokenizer}, {"chat", chat},
+    {"adapter", adapter}};
 
 /// Runs a target; an exception that is no ht::error ends the program.
 inline void run(const target& t, const std::uint8_t* bytes, std::size_t size) {

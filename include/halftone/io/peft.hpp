@@ -61,15 +61,18 @@ inline void compare_adapters(const std::string& where, const store& parameters, 
     const char* const remedy = "; give ht::read_peft_config's options to ht::add_adapters before the model is made";
     for (const peft_module& m : model.modules) {
         const bool is_trained = std::find(there.trained.begin(), there.trained.end(), m.layer) != there.trained.end();
-        if (is_trained != (names.saved().count(m.there) != 0))
-            fail<safetensors_error>(where, ": ", m.there, is_trained ? " is in modules_to_save, and the model does not train it" : " is not in modules_to_save, and the model trains it",
-                                    remedy);
+        const bool trains = names.saved().count(m.there) != 0;
+        if (is_trained && !trains)
+            fail<safetensors_error>(where, ": ", m.there, " is in modules_to_save, and the model does not train it", remedy);
+        if (trains && !is_trained)
+            fail<safetensors_error>(where, ": ", m.there, " is not in modules_to_save, and the model trains it", remedy);
         if (m.adapter.empty()) continue;
         const auto want = wanted.chosen(m.adapter);
         const auto found = here.find(m.adapter);
-        if (want.has_value() != (found != here.end()))
-            fail<safetensors_error>(where, ": ", m.there, want ? " has an adapter, and the model has none at " : " has no adapter, and the model has one at ",
-                                    m.adapter, remedy);
+        if (want && found == here.end())
+            fail<safetensors_error>(where, ": ", m.there, " has an adapter, and the model has none at ", m.adapter, remedy);
+        if (!want && found != here.end())
+            fail<safetensors_error>(where, ": ", m.there, " has no adapter, and the model has one at ", m.adapter, remedy);
         if (!want) continue;
         const store_adapter& have = *found->second;
         if (want->rank != have.rank)

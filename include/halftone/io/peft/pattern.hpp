@@ -31,13 +31,13 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-using character_set = std::bitset<128>;
+using name_characters = std::bitset<128>;
 
-/// A part of a regular expression.
+/// A part of a regular expression over names of modules.
 struct pattern_node {
     enum class kinds { characters, sequence, choice, repeat, begin, end, word_edge, no_word_edge, ahead, not_ahead };
     kinds kind = kinds::sequence;
-    character_set set{};              // of characters
+    name_characters set{};              // of characters
     std::vector<std::size_t> parts{};
     std::size_t least = 0, most = 0;  // of repeat
     int height = 0;                   // of repetitions within each other
@@ -139,7 +139,7 @@ class pattern_parser {
         switch (c) {
             case '(': return group(depth);
             case '[': return add({.kind = kinds::characters, .set = set()});
-            case '.': return add({.kind = kinds::characters, .set = ~character_set().set('\n')});
+            case '.': return add({.kind = kinds::characters, .set = ~name_characters().set('\n')});
             case '^': return add({.kind = kinds::begin});
             case '$': return add({.kind = kinds::end});
             case '\\': return escape();
@@ -176,10 +176,10 @@ class pattern_parser {
             default: return add({.kind = kinds::characters, .set = escaped(c)});
         }
     }
-    static character_set one(char c) { return character_set().set(static_cast<unsigned char>(c)); }
+    static name_characters one(char c) { return name_characters().set(static_cast<unsigned char>(c)); }
     /// What a character behind a backslash stands for, in a set and outside.
-    character_set escaped(char c) const {
-        character_set digits, words, spaces;
+    name_characters escaped(char c) const {
+        name_characters digits, words, spaces;
         for (unsigned char x = 0; x < 128; ++x) {
             const bool is_letter = (x >= 'a' && x <= 'z') || (x >= 'A' && x <= 'Z');
             digits[x] = is_digit(static_cast<char>(x));
@@ -198,18 +198,18 @@ class pattern_parser {
         if (words[static_cast<unsigned char>(c)] && c != '_') refuse("has a letter or a digit behind a backslash that is none of AZbBdDsSwW");
         return one(c);
     }
-    character_set set() {
-        character_set all;
+    name_characters set() {
+        name_characters all;
         const bool is_inverse = take('^');
         for (bool is_first = true; is_first || !is_at(']'); is_first = false) {
-            const character_set first = member();
+            const name_characters first = member();
             const bool is_range = is_at('-') && at_ + 1 < text_.size() && text_[at_ + 1] != ']';
             if (!is_range) {
                 all |= first;
                 continue;
             }
             ++at_;
-            const character_set last = member();
+            const name_characters last = member();
             if (first.count() != 1 || last.count() != 1) refuse("has a range in a set that does not go from one character to another");
             const std::size_t from = place_of(first), to = place_of(last);
             if (from > to) refuse("has a range in a set that ends before it begins");
@@ -218,11 +218,11 @@ class pattern_parser {
         ++at_;
         return is_inverse ? ~all : all;
     }
-    character_set member() {
+    name_characters member() {
         const char c = next();
         return c == '\\' ? escaped(next()) : one(c);
     }
-    static std::size_t place_of(const character_set& s) {
+    static std::size_t place_of(const name_characters& s) {
         std::size_t x = 0;
         while (!s[x]) ++x;
         return x;
@@ -299,7 +299,7 @@ class module_pattern {
         }
         return all;
     }
-    /// Those of the positions below `count` at which f is true.
+    /// Positions at which f is true, of those of `from` below `count`.
     template <class F>
     static positions where(positions from, std::size_t count, const F& f) {
         positions all = 0;
