@@ -185,7 +185,8 @@ inline void adapter(const std::uint8_t* bytes, std::size_t size) {
     const ht::detail::config_reader keys("adapter_config.json", text);
     const auto in_order = nlohmann::ordered_json::parse(text);
     const ht::nn::llama_config llama{.num_hidden_layers = 2};
-    const ht::detail::peft_layout models[]{ht::detail::peft_layout_of(llama, true), ht::detail::peft_layout_of(ht::nn::gpt_config{.layers = 2})};
+    const ht::detail::peft_layout models[]{ht::detail::peft_layout_of(llama, true),
+                                           ht::detail::peft_layout_of(ht::nn::gpt_config{.layers = 2})};
     const bool is_gpt = keys.has("fan_in_fan_out") && keys["fan_in_fan_out"] == true;
     const ht::detail::peft_layout& model = models[is_gpt ? 1 : 0];
     const ht::adapter_options o = ht::detail::peft_options_in(keys, in_order, model);

@@ -29,7 +29,9 @@ using P = ht::lora<ht::full_fp32, ht::full_fp32>;
 
 const std::filesystem::path golden = HALFTONE_TEST_DATA, folders = golden / "peft_folders";
 
-std::filesystem::path base_folder(const std::string& base) { return base == "gpt2" ? golden / "gpt2" : golden / "llama_folders" / base; }
+std::filesystem::path base_folder(const std::string& base) {
+    return base == "gpt2" ? golden / "gpt2" : golden / "llama_folders" / base;
+}
 
 /// Calls f(config, model type) for a base.
 template <class Policy = P, class F>
@@ -41,7 +43,8 @@ void with_base(const std::string& base, const F& f) {
 }
 ht::adapter_options options_of(const std::filesystem::path& folder, const std::string& base) {
     if (base == "gpt2") return ht::read_peft_config(folder, ht::read_gpt2_config(base_folder(base)));
-    return ht::read_peft_config(folder, ht::read_llama_config(base_folder(base)), base == "qwen3" ? ht::nn::qk_norm::rms : ht::nn::qk_norm::none);
+    return ht::read_peft_config(folder, ht::read_llama_config(base_folder(base)),
+                                base == "qwen3" ? ht::nn::qk_norm::rms : ht::nn::qk_norm::none);
 }
 ht::detail::peft_layout layout_of(const std::string& base) {
     if (base == "gpt2") return ht::detail::peft_layout_of(ht::read_gpt2_config(base_folder(base)));
@@ -63,7 +66,8 @@ void with_model(const std::string& base, const ht::adapter_options& options, con
 struct batch {
     std::vector<std::int32_t> token_ids, target_ids;
     ht::const_view<std::int32_t, 2> tokens, targets;
-    explicit batch(golden_model::generator values = {}) : token_ids(values.ids(26, 32)), target_ids(values.ids(26, 32)) {
+    explicit batch(golden_model::generator values = {})
+        : token_ids(values.ids(26, 32)), target_ids(values.ids(26, 32)) {
         target_ids[3] = -100;
         tokens = {token_ids.data(), {2, 13}}, targets = {target_ids.data(), {2, 13}};
     }
@@ -103,7 +107,8 @@ doubles logits_of(ht::cpu& device, const Model& model) {
 }
 
 /// The gradients of a store by PEFT's names.
-std::map<std::string, doubles> gradients_of(const ht::store& s, const support::gradient_sink& sink, const ht::detail::peft_layout& layout) {
+std::map<std::string, doubles> gradients_of(const ht::store& s, const support::gradient_sink& sink,
+                                            const ht::detail::peft_layout& layout) {
     const ht::detail::peft_file_names names(s, layout, nullptr);
     const auto options = names.options<ht::save_weights_options>();
     std::map<std::string, doubles> all;
@@ -113,7 +118,8 @@ std::map<std::string, doubles> gradients_of(const ht::store& s, const support::g
         const std::vector<float> g = sink.entry(i);
         for (const auto& piece : ht::detail::stored_pieces(e, options)) {
             doubles& of = all[piece.name];
-            of.assign(g.begin() + static_cast<std::ptrdiff_t>(piece.first), g.begin() + static_cast<std::ptrdiff_t>(piece.first + piece.count));
+            of.assign(g.begin() + static_cast<std::ptrdiff_t>(piece.first),
+                      g.begin() + static_cast<std::ptrdiff_t>(piece.first + piece.count));
             if (!piece.is_transposed) continue;
             const doubles rows = of;
             const auto in = static_cast<std::size_t>(piece.shape[0]), out = static_cast<std::size_t>(piece.shape[1]);
@@ -204,7 +210,8 @@ TEST_CASE("peft: logits, loss and gradients of PEFT's folders, and the way back"
             const std::filesystem::path saved = kept / (each.name + '.' + each.base);
             ht::save_peft(model, saved);
             keep_logits(saved, logits);
-            const ht::tensor_files ours(saved / "adapter_model.safetensors"), theirs(folders / each.name / "adapter_model.safetensors");
+            const ht::tensor_files ours(saved / "adapter_model.safetensors"),
+                theirs(folders / each.name / "adapter_model.safetensors");
             REQUIRE(ours.tensors().size() == theirs.tensors().size());
             for (const ht::tensor_info& t : theirs.tensors()) {
                 CAPTURE(t.name);
@@ -227,8 +234,9 @@ TEST_CASE("peft: names of targets are whole or begin at a dot; all-linear, regul
     CHECK(chosen("{}") == "0.attn.qkv.q 1.attn.qkv.q");
     CHECK(chosen(R"({"target_modules": ["self_attn.q_proj", "model.layers.1.mlp.up_proj"]})") ==
           "0.attn.qkv.q 1.attn.qkv.q 1.mlp.gate_up.up");
-    const std::string all = "0.attn.qkv.q 0.attn.qkv.k 0.attn.qkv.v 0.attn.proj 0.mlp.gate_up.gate 0.mlp.gate_up.up 0.mlp.down "
-                            "1.attn.qkv.q 1.attn.qkv.k 1.attn.qkv.v 1.attn.proj 1.mlp.gate_up.gate 1.mlp.gate_up.up 1.mlp.down";
+    const std::string all =
+        "0.attn.qkv.q 0.attn.qkv.k 0.attn.qkv.v 0.attn.proj 0.mlp.gate_up.gate 0.mlp.gate_up.up 0.mlp.down "
+        "1.attn.qkv.q 1.attn.qkv.k 1.attn.qkv.v 1.attn.proj 1.mlp.gate_up.gate 1.mlp.gate_up.up 1.mlp.down";
     CHECK(chosen(R"({"target_modules": "all-linear"})") == all);
     CHECK(chosen(R"({"target_modules": "ALL-Linear"})", "llama") == all);
     CHECK(chosen(R"({"target_modules": "all-linear"})", "gpt2") ==
@@ -245,19 +253,28 @@ TEST_CASE("peft: names of targets are whole or begin at a dot; all-linear, regul
         CAPTURE(name);
         CHECK(chosen(nlohmann::json{{"target_modules", {"q_proj", name}}}.dump()) == refused(name));
     }
-    CHECK(chosen(R"({"target_modules": "q_proj"})") == refused("q_proj"));  // an expression, which matches no whole name
-    CHECK(chosen(R"({"target_modules": ["model.layers.2.self_attn.q_proj"]})") == refused("model.layers.2.self_attn.q_proj"));
+    CHECK(chosen(R"({"target_modules": "q_proj"})") ==
+          refused("q_proj"));  // an expression, which matches no whole name
+    CHECK(chosen(R"({"target_modules": ["model.layers.2.self_attn.q_proj"]})") ==
+          refused("model.layers.2.self_attn.q_proj"));
     CHECK(chosen(R"({"target_modules": ["c_attn"]})") == refused("c_attn"));
-    for (const char* const name : {"embed_tokens", "lm_head", "norm", "input_layernorm", "self_attn", "model.layers.0"}) {
+    for (const char* const name :
+         {"embed_tokens", "lm_head", "norm", "input_layernorm", "self_attn", "model.layers.0"}) {
         CAPTURE(name);
         const std::string message = chosen(nlohmann::json{{"target_modules", {"q_proj", name}}}.dump());
         CHECK(message.find("target_modules names ") == 0);
-        CHECK(message.find(std::string(name) + ", which can have no adapter; expected linear layers of the model's blocks") != std::string::npos);
+        CHECK(message.find(std::string(name) +
+                           ", which can have no adapter; expected linear layers of the model's blocks") !=
+              std::string::npos);
     }
     CHECK(chosen(R"({"target_modules": ["wte"]})", "gpt2") ==
-          "target_modules names transformer.wte, which can have no adapter; expected linear layers of the model's blocks");
-    CHECK(chosen(R"({"target_modules": ".*"})").find("target_modules names model.embed_tokens, which can have no adapter") == 0);
-    CHECK(chosen(R"({"target_modules": ".*self_attn.*"})").find("target_modules names model.layers.0.self_attn, which") == 0);
+          "target_modules names transformer.wte, which can have no adapter; expected linear layers of the model's "
+          "blocks");
+    CHECK(chosen(R"({"target_modules": ".*"})")
+              .find("target_modules names model.embed_tokens, which can have no adapter") == 0);
+    CHECK(
+        chosen(R"({"target_modules": ".*self_attn.*"})").find("target_modules names model.layers.0.self_attn, which") ==
+        0);
     CHECK(chosen(R"({"target_modules": []})") == "target_modules leaves no layer that has an adapter");
     CHECK(chosen(R"({"target_modules": [1]})") == "target_modules is [1]; expected a list of names of modules");
     CHECK(chosen(R"({"target_modules": {"q_proj": 1}})").find("target_modules is {") == 0);
@@ -266,16 +283,19 @@ TEST_CASE("peft: names of targets are whole or begin at a dot; all-linear, regul
 TEST_CASE("peft: layers that are left out, and those that are trained themselves") {
     CHECK(chosen(R"({"layers_to_transform": [1]})") == "1.attn.qkv.q");
     CHECK(chosen(R"({"layers_to_transform": 0, "layers_pattern": "layers"})") == "0.attn.qkv.q");
-    CHECK(chosen(R"({"layers_to_transform": [1], "layers_pattern": ["h"], "target_modules": ["c_attn"]})", "gpt2") == "1.attn.qkv");
+    CHECK(chosen(R"({"layers_to_transform": [1], "layers_pattern": ["h"], "target_modules": ["c_attn"]})", "gpt2") ==
+          "1.attn.qkv");
     CHECK(chosen(R"({"layers_to_transform": []})") == "0.attn.qkv.q 1.attn.qkv.q");
     CHECK(chosen(R"({"layers_to_transform": [0, 2]})") == "layers_to_transform has 2; expected 0 to 1");
     CHECK(chosen(R"({"layers_to_transform": [true]})") == "layers_to_transform has true; expected 0 to 1");
-    CHECK(chosen(R"({"layers_to_transform": [0], "layers_pattern": ["blocks"]})") == R"(layers_pattern is ["blocks"]; expected "layers")");
+    CHECK(chosen(R"({"layers_to_transform": [0], "layers_pattern": ["blocks"]})") ==
+          R"(layers_pattern is ["blocks"]; expected "layers")");
     CHECK(chosen(R"({"layers_to_transform": [0], "target_modules": ".*q_proj"})") ==
           "layers_to_transform is there, and target_modules is no list: PEFT refuses both together");
     CHECK(chosen(R"({"exclude_modules": ["1.self_attn.q_proj", "nothing"]})") == "0.attn.qkv.q");
     CHECK(chosen(R"({"exclude_modules": ".*[.]0[.].*"})") == "1.attn.qkv.q");
-    CHECK(chosen(R"({"target_modules": ["q_proj", "lm_head"], "exclude_modules": ["lm_head"]})") == "0.attn.qkv.q 1.attn.qkv.q");
+    CHECK(chosen(R"({"target_modules": ["q_proj", "lm_head"], "exclude_modules": ["lm_head"]})") ==
+          "0.attn.qkv.q 1.attn.qkv.q");
     CHECK(chosen(R"({"exclude_modules": ["q_proj"]})") == "target_modules leaves no layer that has an adapter");
     // "norm" is the end of other names, too; of norms of heads only in a Qwen3.
     CHECK(chosen(R"({"modules_to_save": ["model.norm"]})") == "0.attn.qkv.q 1.attn.qkv.q +norm");
@@ -284,27 +304,34 @@ TEST_CASE("peft: layers that are left out, and those that are trained themselves
     CHECK(chosen(R"({"modules_to_save": ["0.self_attn.q_norm", "1.self_attn.k_norm"]})", "qwen3") ==
           "0.attn.qkv.q 1.attn.qkv.q +h.0.attn.q_norm +h.1.attn.k_norm");
     CHECK(chosen(R"({"modules_to_save": ["norm", "input_layernorm"]})") == chosen(R"({"modules_to_save": ["norm"]})"));
-    CHECK(chosen(R"({"modules_to_save": ["q_norm"]})") == "modules_to_save has \"q_norm\", which names no module of the model");
-    CHECK(chosen(R"({"modules_to_save": ["lm_head", "embed_tokens"]})", "llama") == "0.attn.qkv.q 1.attn.qkv.q +embed.tokens +head");
+    CHECK(chosen(R"({"modules_to_save": ["q_norm"]})") ==
+          "modules_to_save has \"q_norm\", which names no module of the model");
+    CHECK(chosen(R"({"modules_to_save": ["lm_head", "embed_tokens"]})", "llama") ==
+          "0.attn.qkv.q 1.attn.qkv.q +embed.tokens +head");
     // A layer of both has no adapter, and PEFT says nothing of it.
     CHECK(chosen(R"({"target_modules": ["q_proj", "o_proj"], "modules_to_save": ["1.self_attn.o_proj"]})") ==
           "0.attn.qkv.q 0.attn.proj 1.attn.qkv.q +h.1.attn.proj");
     CHECK(chosen(R"({"modules_to_save": ["1.self_attn"]})") == "0.attn.qkv.q +h.1.attn.qkv +h.1.attn.proj");
     CHECK(chosen(R"({"modules_to_save": ["1.mlp.up_proj"]})") ==
-          "modules_to_save has model.layers.1.mlp.up_proj without model.layers.1.mlp.gate_proj: halftone computes them as one product, and "
+          "modules_to_save has model.layers.1.mlp.up_proj without model.layers.1.mlp.gate_proj: halftone computes them "
+          "as one product, and "
           "trains them together");
-    CHECK(chosen(R"({"modules_to_save": ["proj"]})") == "target_modules names model.layers.0.self_attn.q_proj, which modules_to_save has, too; "
-                                                        "halftone trains a layer or its adapter");
+    CHECK(chosen(R"({"modules_to_save": ["proj"]})") ==
+          "target_modules names model.layers.0.self_attn.q_proj, which modules_to_save has, too; "
+          "halftone trains a layer or its adapter");
     for (const char* const base : {"qwen2", "gpt2"}) {
         const std::string table = base == std::string("gpt2") ? "wte" : "embed_tokens";
         for (const std::string& name : {table, std::string("lm_head")}) {
-            const std::string message = chosen(nlohmann::json{{"modules_to_save", {name}}, {"target_modules", nullptr}}.dump(), base);
+            const std::string message =
+                chosen(nlohmann::json{{"modules_to_save", {name}}, {"target_modules", nullptr}}.dump(), base);
             CAPTURE(message);
             CHECK(message.find("modules_to_save has \"" + name + "\", which is ") == 0);
-            CHECK(message.find(": the model's head is its table of tokens, and PEFT trains one of them apart") != std::string::npos);
+            CHECK(message.find(": the model's head is its table of tokens, and PEFT trains one of them apart") !=
+                  std::string::npos);
         }
     }
-    CHECK(chosen(R"({"modules_to_save": "norm"})") == "modules_to_save is \"norm\"; expected a list of names of modules");
+    CHECK(chosen(R"({"modules_to_save": "norm"})") ==
+          "modules_to_save is \"norm\"; expected a list of names of modules");
 }
 
 TEST_CASE("peft: rank, alpha, dropout, and the first pattern that matches") {
@@ -312,9 +339,12 @@ TEST_CASE("peft: rank, alpha, dropout, and the first pattern that matches") {
     CHECK(sizes(R"({"r": null, "lora_alpha": null})") == "8/8");
     CHECK(sizes(R"({"lora_alpha": -2.5})") == "4/-2.5");
     CHECK(sizes(R"({"rank_pattern": {"q_proj": 2}})") == "4/8 h.0.attn.qkv.q 2/8 h.1.attn.qkv.q 2/8");
-    CHECK(sizes(R"({"rank_pattern": {"layers.1.self_attn.q_proj": 3, "q_proj": 2}})") == "4/8 h.0.attn.qkv.q 2/8 h.1.attn.qkv.q 3/8");
-    CHECK(sizes(R"({"rank_pattern": {"q_proj": 2, "layers.1.self_attn.q_proj": 3}})") == "4/8 h.0.attn.qkv.q 2/8 h.1.attn.qkv.q 2/8");
-    CHECK(sizes(R"({"alpha_pattern": {"model.layers.[1-9].*": 16, ".*q_proj": 9}})") == "4/8 h.0.attn.qkv.q 4/9 h.1.attn.qkv.q 4/16");
+    CHECK(sizes(R"({"rank_pattern": {"layers.1.self_attn.q_proj": 3, "q_proj": 2}})") ==
+          "4/8 h.0.attn.qkv.q 2/8 h.1.attn.qkv.q 3/8");
+    CHECK(sizes(R"({"rank_pattern": {"q_proj": 2, "layers.1.self_attn.q_proj": 3}})") ==
+          "4/8 h.0.attn.qkv.q 2/8 h.1.attn.qkv.q 2/8");
+    CHECK(sizes(R"({"alpha_pattern": {"model.layers.[1-9].*": 16, ".*q_proj": 9}})") ==
+          "4/8 h.0.attn.qkv.q 4/9 h.1.attn.qkv.q 4/16");
     CHECK(sizes(R"({"rank_pattern": {"down_proj": 2}})") == "4/8");
     for (const char* const key : {"layers.0", "proj", "self_attn"}) {
         for (const char* const pattern : {"rank_pattern", "alpha_pattern"}) {
@@ -326,10 +356,12 @@ TEST_CASE("peft: rank, alpha, dropout, and the first pattern that matches") {
     CHECK((o.rank_stabilized && o.dropout == 0.05f));
     CHECK(chosen(R"({"r": 0})") == "r is 0; expected 1 to 16777216");
     CHECK(chosen(R"({"r": 2.5})") == "r is 2.5; expected 1 to 16777216");
-    CHECK(chosen(R"({"rank_pattern": {"q_proj": 0}})") == "rank_pattern of model.layers.0.self_attn.q_proj is 0; expected 1 to 16777216");
+    CHECK(chosen(R"({"rank_pattern": {"q_proj": 0}})") ==
+          "rank_pattern of model.layers.0.self_attn.q_proj is 0; expected 1 to 16777216");
     CHECK(chosen(R"({"rank_pattern": [2]})") == "rank_pattern is [2]; expected an object");
     CHECK(chosen(R"({"lora_alpha": "8"})") == "lora_alpha is \"8\"; expected a finite number");
-    CHECK(chosen(R"({"alpha_pattern": {"q_proj": true}})") == "alpha_pattern of model.layers.0.self_attn.q_proj is true; expected a finite number");
+    CHECK(chosen(R"({"alpha_pattern": {"q_proj": true}})") ==
+          "alpha_pattern of model.layers.0.self_attn.q_proj is true; expected a finite number");
     CHECK(chosen(R"({"lora_dropout": 1})") == "lora_dropout is 1; expected at least 0 and less than 1");
     CHECK(chosen(R"({"use_rslora": 1})") == "use_rslora is 1; expected true or false");
 }
@@ -340,17 +372,23 @@ TEST_CASE("peft: what changes the computation otherwise is refused by its key") 
     CHECK(chosen(R"({"bias": "lora_only"})") == "bias is \"lora_only\"; expected \"none\"");
     CHECK(chosen(R"({"task_type": "SEQ_CLS"})") == "task_type is \"SEQ_CLS\"; expected \"CAUSAL_LM\"");
     for (const char* const changes :
-         {R"({"use_dora": true})", R"({"use_qalora": true})", R"({"alora_invocation_tokens": [1, 2]})", R"({"trainable_token_indices": [0]})",
-          R"({"layer_replication": [[0, 2]]})", R"({"target_parameters": ["w"]})", R"({"lora_bias": true})", R"({"arrow_config": {}})",
-          R"({"ensure_weight_tying": true})", R"({"megatron_config": {"a": 1}})", R"({"use_bdlora": {}})", R"({"velora_config": {}})",
-          R"({"kasa_config": {}})", R"({"monteclora_config": {}})", R"({"key_of_a_later_version": 2})"}) {
+         {R"({"use_dora": true})", R"({"use_qalora": true})", R"({"alora_invocation_tokens": [1, 2]})",
+          R"({"trainable_token_indices": [0]})", R"({"layer_replication": [[0, 2]]})",
+          R"({"target_parameters": ["w"]})", R"({"lora_bias": true})", R"({"arrow_config": {}})",
+          R"({"ensure_weight_tying": true})", R"({"megatron_config": {"a": 1}})", R"({"use_bdlora": {}})",
+          R"({"velora_config": {}})", R"({"kasa_config": {}})", R"({"monteclora_config": {}})",
+          R"({"key_of_a_later_version": 2})"}) {
         const nlohmann::json changed = nlohmann::json::parse(changes);
-        CHECK(chosen(changes) == changed.begin().key() + " is " + changed.begin()->dump() + "; halftone does not know what an adapter computes with it");
+        CHECK(chosen(changes) == changed.begin().key() + " is " + changed.begin()->dump() +
+                                     "; halftone does not know what an adapter computes with it");
     }
     // Not set, or of no influence on an adapter that is trained.
-    CHECK(chosen(R"({"use_dora": false, "layer_replication": [], "qalora_group_size": 16, "megatron_core": "megatron.core", "revision": "main",
+    CHECK(
+        chosen(
+            R"({"use_dora": false, "layer_replication": [], "qalora_group_size": 16, "megatron_core": "megatron.core", "revision": "main",
                      "eva_config": {"rho": 2}, "loftq_config": {}, "inference_mode": true, "fan_in_fan_out": true, "auto_mapping": {"a": "b"},
-                     "base_model_name_or_path": "x", "peft_version": "0.21.2", "key_of_a_later_version": false})") == "0.attn.qkv.q 1.attn.qkv.q");
+                     "base_model_name_or_path": "x", "peft_version": "0.21.2", "key_of_a_later_version": false})") ==
+        "0.attn.qkv.q 1.attn.qkv.q");
     for (const char* const fine : {R"("eva")", R"("gaussian")", "true", "false", R"("lora_ga")"})
         CHECK(chosen(std::string(R"({"init_lora_weights": )") + fine + "}") == "0.attn.qkv.q 1.attn.qkv.q");
     // PEFT changes the base's weights when it loads these.
@@ -372,22 +410,44 @@ TEST_CASE("peft: regular expressions are Python's") {
     struct {
         const char *pattern, *name;
         bool want;
-    } const cases[]{{"a|ab", "ab", true},          {"(a|ab)(c|bcd)", "abcd", true},   {"a.c", "a.c", true},
-                    {"a{2,3}", "aaaa", false},     {"a{,3}", "aaa", true},            {"a{,3}", "", true},
-                    {"(a{2}){2}", "aaaa", true},   {"(?:ab)+?", "abab", true},        {"[^a-c]+", "xyz", true},
-                    {"[]a]+", "a", true},          {"[^]a]+", "b", true},             {"[a-]+", "a-a", true},
-                    {"[\\d_]+", "1_2", true},      {"\\w+\\.\\d", "layers.0", true}, {"\\D+", "a1", false},
-                    {".*\\bup.*", "mlp.up_proj", true}, {".*\\bproj", "up_proj", false}, {"\\Aa\\Z", "a", true},
-                    {"^a$", "a", true},            {"a^b", "ab", false},              {"(?!.*gate).*_proj", "up_proj", true},
-                    {"(?!.*gate).*_proj", "gate_proj", false}, {"(?=up).*", "up_proj", true}, {"(?P<n>a)b", "ab", true},
-                    {"(a*)*b", "aaab", true},      {"(a*)*", "aaac", false},          {"", "", true},
-                    {"(|a){5}", "aa", true},       {"\\.", "a", false}};
+    } const cases[]{{"a|ab", "ab", true},
+                    {"(a|ab)(c|bcd)", "abcd", true},
+                    {"a.c", "a.c", true},
+                    {"a{2,3}", "aaaa", false},
+                    {"a{,3}", "aaa", true},
+                    {"a{,3}", "", true},
+                    {"(a{2}){2}", "aaaa", true},
+                    {"(?:ab)+?", "abab", true},
+                    {"[^a-c]+", "xyz", true},
+                    {"[]a]+", "a", true},
+                    {"[^]a]+", "b", true},
+                    {"[a-]+", "a-a", true},
+                    {"[\\d_]+", "1_2", true},
+                    {"\\w+\\.\\d", "layers.0", true},
+                    {"\\D+", "a1", false},
+                    {".*\\bup.*", "mlp.up_proj", true},
+                    {".*\\bproj", "up_proj", false},
+                    {"\\Aa\\Z", "a", true},
+                    {"^a$", "a", true},
+                    {"a^b", "ab", false},
+                    {"(?!.*gate).*_proj", "up_proj", true},
+                    {"(?!.*gate).*_proj", "gate_proj", false},
+                    {"(?=up).*", "up_proj", true},
+                    {"(?P<n>a)b", "ab", true},
+                    {"(a*)*b", "aaab", true},
+                    {"(a*)*", "aaac", false},
+                    {"", "", true},
+                    {"(|a){5}", "aa", true},
+                    {"\\.", "a", false}};
     for (const auto& each : cases) {
         CAPTURE(each.pattern);
         CHECK(matches(each.pattern, each.name) == each.want);
     }
-    for (const char* const pattern : {"(?<=a)b", "(?i)a", "(a)\\1", "a++", "a**", "*a", "(a", "a)", "[a", "a\\", "[b-a]", "[\\d-a]", "\\p", "a{b}",
-                                      "a{3,2}", "(?>a)", "\xC3\xA9*", "^*", "(?=(?=a))", "a{2}{2}", "((((((((a*)*)*)*)*)*)*)*)", "(?P=a)", "{1}"}) {
+    for (const char* const pattern :
+         {"(?<=a)b", "(?i)a", "(a)\\1",    "a++",   "a**",       "*a",      "(a",
+          "a)",      "[a",    "a\\",       "[b-a]", "[\\d-a]",   "\\p",     "a{b}",
+          "a{3,2}",  "(?>a)", "\xC3\xA9*", "^*",    "(?=(?=a))", "a{2}{2}", "((((((((a*)*)*)*)*)*)*)*)",
+          "(?P=a)",  "{1}"}) {
         CAPTURE(pattern);
         const std::string message = message_of<ht::safetensors_error>([&] { matches(pattern, "a"); });
         CHECK(message.find("file: key is the regular expression ") == 0);
@@ -404,7 +464,8 @@ struct with_tensors {
     template <class Name>
     with_tensors(const std::string& name, const Name& named) {
         std::filesystem::copy(folders / name / "adapter_config.json", folder.path() / "adapter_config.json");
-        pretrained_checks::copy_renamed(folders / name / "adapter_model.safetensors", folder.path() / "adapter_model.safetensors", named);
+        pretrained_checks::copy_renamed(folders / name / "adapter_model.safetensors",
+                                        folder.path() / "adapter_model.safetensors", named);
     }
     const std::filesystem::path& path() const { return folder.path(); }
 };
@@ -417,8 +478,10 @@ TEST_CASE("peft: tensors that are missing, too much, of another rank; adapters o
             return message_of<ht::safetensors_error>([&] { ht::load_peft(model, folder); });
         };
         const auto keep = [](const std::string& n) { return strings{n}; };
-        const with_tensors one_less("suffixes", [&](const std::string& n) { return n == q0 + "lora_A.weight" ? strings{} : strings{n}; });
-        CHECK(said(one_less.path()).ends_with("adapter_model.safetensors is of another model: missing: " + q0 + "lora_A.weight"));
+        const with_tensors one_less(
+            "suffixes", [&](const std::string& n) { return n == q0 + "lora_A.weight" ? strings{} : strings{n}; });
+        CHECK(said(one_less.path())
+                  .ends_with("adapter_model.safetensors is of another model: missing: " + q0 + "lora_A.weight"));
         const with_tensors one_more("suffixes", [&](const std::string& n) {
             return n == q0 + "lora_A.weight" ? strings{n, q0 + "base_layer.weight"} : strings{n};
         });
@@ -430,7 +493,8 @@ TEST_CASE("peft: tensors that are missing, too much, of another rank; adapters o
             const auto at = n.find(is_q ? "q_proj" : "v_proj");
             return strings{n.substr(0, at) + (is_q ? "v_proj" : "q_proj") + n.substr(at + 6)};
         });
-        CHECK(said(swapped.path()).find("of another shape or type: " + q0 + "lora_B.weight (8, 2), which is (16, 2)") != std::string::npos);
+        CHECK(said(swapped.path()).find("of another shape or type: " + q0 + "lora_B.weight (8, 2), which is (16, 2)") !=
+              std::string::npos);
         const auto other = [&](const char* key, const nlohmann::json& value) {
             const with_tensors folder("suffixes", keep);
             auto config = nlohmann::json::parse(text_of(folder.path() / "adapter_config.json"));
@@ -443,22 +507,27 @@ TEST_CASE("peft: tensors that are missing, too much, of another rank; adapters o
         const std::string q = "model.layers.0.self_attn.q_proj",
                           remedy = "; give ht::read_peft_config's options to ht::add_adapters before the model is made";
         CHECK(other("r", 4) == "the adapter of " + q + " has rank 4, that of the model 2" + remedy);
-        CHECK(other("lora_alpha", 4) == "the adapter of " + q + " is multiplied by 2, that of the model by 1.5" + remedy);
+        CHECK(other("lora_alpha", 4) ==
+              "the adapter of " + q + " is multiplied by 2, that of the model by 1.5" + remedy);
         CHECK(other("alpha_pattern", {{"1.self_attn.v_proj", 5}}) ==
               "the adapter of model.layers.1.self_attn.v_proj is multiplied by 2.5, that of the model by 1.5" + remedy);
         CHECK(other("target_modules", {"q_proj"}) ==
               "model.layers.0.self_attn.v_proj has no adapter, and the model has one at h.0.attn.qkv.v" + remedy);
         CHECK(other("target_modules", {"q_proj", "v_proj", "k_proj"}) ==
               "model.layers.0.self_attn.k_proj has an adapter, and the model has none at h.0.attn.qkv.k" + remedy);
-        CHECK(other("modules_to_save", {"model.norm"}) == "model.norm is in modules_to_save, and the model does not train it" + remedy);
+        CHECK(other("modules_to_save", {"model.norm"}) ==
+              "model.norm is in modules_to_save, and the model does not train it" + remedy);
         const support::temporary_folder pickled;
         std::filesystem::copy(folders / "suffixes" / "adapter_config.json", pickled.path() / "adapter_config.json");
         std::ofstream(pickled.path() / "adapter_model.bin") << "x";
-        CHECK(message_of([&] { ht::load_peft(model, pickled.path()); }).find("has adapter_model.bin, a pickle of Python") != std::string::npos);
+        CHECK(message_of([&] {
+                  ht::load_peft(model, pickled.path());
+              }).find("has adapter_model.bin, a pickle of Python") != std::string::npos);
 
         // All or nothing; and names with the adapter's in them.
         CHECK(logits_of(device, model) == before);
-        const with_tensors named("suffixes", [](const std::string& n) { return strings{n.substr(0, n.size() - 6) + "default.weight"}; });
+        const with_tensors named(
+            "suffixes", [](const std::string& n) { return strings{n.substr(0, n.size() - 6) + "default.weight"}; });
         ht::load_peft(model, named.path());
         const doubles after = logits_of(device, model);
         CHECK(after != before);
@@ -474,20 +543,50 @@ TEST_CASE("peft: adapters made here, in folders that say no more than they have 
         const char *name, *base;
         ht::adapter_options options;
         nlohmann::json targets, ranks, alphas, saved;
-    } cases[]{
-        {"one", "qwen2", {.rank = 3, .alpha = 5, .targets = {"h.1.attn.qkv.k"}}, {"model.layers.1.self_attn.k_proj"}, {}, {}, {}},
-        {"many", "qwen2",
-         {.rank = 2, .alpha = 3, .rank_stabilized = true, .patterns = {{"*.v", 1, 9.0}, {"h.1.mlp", {}, 2.5}, {"h.1.mlp.gate_up.gate", 4, {}}}},
-         {"down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"},
-         {{"v_proj", 1}, {"model.layers.1.mlp.gate_proj", 4}},
-         {{"v_proj", 9}, {"model.layers.1.mlp.gate_proj", 2.5}, {"model.layers.1.mlp.up_proj", 2.5}, {"model.layers.1.mlp.down_proj", 2.5}},
-         {}},
-        {"trained", "llama", {.rank = 2, .dropout = 0.05f, .targets = {"*.attn"}, .trained = {"head", "norm", "h.0.mlp.norm"}},
-         {"k_proj", "o_proj", "q_proj", "v_proj"}, {}, {}, {"lm_head", "model.layers.0.post_attention_layernorm", "model.norm"}},
-        {"norms", "qwen3", {.rank = 2, .alpha = 1, .targets = {"*.gate", "*.proj"}, .trained = {"*.q_norm", "*.k_norm"}},
-         {"gate_proj", "o_proj"}, {}, {}, {"k_norm", "q_norm"}},
-        {"conv", "gpt2", {.rank = 2, .targets = {"*.down", "h.0.attn.proj"}, .patterns = {{"*.down", 3, {}}}, .trained = {"*.qkv", "embed.positions"}},
-         {"mlp.c_proj", "transformer.h.0.attn.c_proj"}, {{"mlp.c_proj", 3}}, {}, {"c_attn", "transformer.wpe"}}};
+    } cases[]{{"one",
+               "qwen2",
+               {.rank = 3, .alpha = 5, .targets = {"h.1.attn.qkv.k"}},
+               {"model.layers.1.self_attn.k_proj"},
+               {},
+               {},
+               {}},
+              {"many",
+               "qwen2",
+               {.rank = 2,
+                .alpha = 3,
+                .rank_stabilized = true,
+                .patterns = {{"*.v", 1, 9.0}, {"h.1.mlp", {}, 2.5}, {"h.1.mlp.gate_up.gate", 4, {}}}},
+               {"down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"},
+               {{"v_proj", 1}, {"model.layers.1.mlp.gate_proj", 4}},
+               {{"v_proj", 9},
+                {"model.layers.1.mlp.gate_proj", 2.5},
+                {"model.layers.1.mlp.up_proj", 2.5},
+                {"model.layers.1.mlp.down_proj", 2.5}},
+               {}},
+              {"trained",
+               "llama",
+               {.rank = 2, .dropout = 0.05f, .targets = {"*.attn"}, .trained = {"head", "norm", "h.0.mlp.norm"}},
+               {"k_proj", "o_proj", "q_proj", "v_proj"},
+               {},
+               {},
+               {"lm_head", "model.layers.0.post_attention_layernorm", "model.norm"}},
+              {"norms",
+               "qwen3",
+               {.rank = 2, .alpha = 1, .targets = {"*.gate", "*.proj"}, .trained = {"*.q_norm", "*.k_norm"}},
+               {"gate_proj", "o_proj"},
+               {},
+               {},
+               {"k_norm", "q_norm"}},
+              {"conv",
+               "gpt2",
+               {.rank = 2,
+                .targets = {"*.down", "h.0.attn.proj"},
+                .patterns = {{"*.down", 3, {}}},
+                .trained = {"*.qkv", "embed.positions"}},
+               {"mlp.c_proj", "transformer.h.0.attn.c_proj"},
+               {{"mlp.c_proj", 3}},
+               {},
+               {"c_attn", "transformer.wpe"}}};
     for (const auto& each : cases) {
         CAPTURE(each.name);
         with_model(each.base, each.options, [&](ht::cpu& device, auto& model) {
@@ -535,21 +634,26 @@ TEST_CASE("peft: what is not saved, and the earlier adapter that stays") {
     using strings_of_base = std::pair<const char*, strings>;
     const auto said = [&](const std::string& base, const ht::adapter_options& options) {
         std::string message;
-        with_model(base, options, [&](ht::cpu&, auto& model) { message = message_of([&] { ht::save_peft(model, folder.path() / "out"); }); });
+        with_model(base, options, [&](ht::cpu&, auto& model) {
+            message = message_of([&] { ht::save_peft(model, folder.path() / "out"); });
+        });
         return message;
     };
     CHECK(said("qwen2", {.targets = {"*.q"}, .trained = {"h.0.attn.qkv.weight"}}) ==
           "save_peft: h.0.attn.qkv is trained and has an adapter, too, at h.0.attn.qkv.q; PEFT knows one or the other");
-    for (const auto& [base, trained] : {strings_of_base{"qwen2", {"embed"}}, strings_of_base{"gpt2", {"embed.tokens"}}}) {
+    for (const auto& [base, trained] :
+         {strings_of_base{"qwen2", {"embed"}}, strings_of_base{"gpt2", {"embed.tokens"}}}) {
         CHECK(said(base, {.targets = {"*.down"}, .trained = trained}) ==
-              "save_peft: embed.tokens is trained, and is the head's weight, too; PEFT would train the one apart from the other");
+              "save_peft: embed.tokens is trained, and is the head's weight, too; PEFT would train the one apart from "
+              "the other");
     }
     CHECK(!std::filesystem::exists(folder.path() / "out"));
     with_model("qwen2", options_of(folders / "suffixes", "qwen2"), [&](ht::cpu& device, auto& model) {
         ht::save_peft(model, folder.path() / "out");
         const std::string before = text_of(folder.path() / "out" / "adapter_model.safetensors");
         ht::load_peft(model, folders / "suffixes");
-        std::filesystem::create_directory(folder.path() / "out" / "adapter_config.json.part");  // no file can be written there
+        std::filesystem::create_directory(folder.path() / "out" /
+                                          "adapter_config.json.part");  // no file can be written there
         CHECK_THROWS_AS(ht::save_peft(model, folder.path() / "out"), ht::io_error);
         CHECK(text_of(folder.path() / "out" / "adapter_model.safetensors") == before);
         CHECK_THROWS_AS(ht::save_peft(model, folder.path() / "out", {.type = ht::dtype::i32}), ht::argument_error);
@@ -563,14 +667,17 @@ TEST_CASE("peft: what is not saved, and the earlier adapter that stays") {
         CHECK(logits_of(device, late) == logits);
         ht::merge_adapters(model);
         const char* const merged = "the adapters are a part of the weights since they were merged";
-        CHECK(message_of<ht::state_error>([&] { ht::save_peft(model, folder.path() / "out"); }) == std::string("save_peft: ") + merged);
-        CHECK(message_of<ht::state_error>([&] { ht::load_peft(model, folders / "suffixes"); }) == std::string("load_peft: ") + merged);
+        CHECK(message_of<ht::state_error>([&] { ht::save_peft(model, folder.path() / "out"); }) ==
+              std::string("save_peft: ") + merged);
+        CHECK(message_of<ht::state_error>([&] { ht::load_peft(model, folders / "suffixes"); }) ==
+              std::string("load_peft: ") + merged);
     });
     with_base<ht::full_fp32>("qwen2", [&]<class Model>(const auto& config, std::type_identity<Model>) {
         ht::cpu device{{.threads = 1}};
         Model model{device, config, 3};
         CHECK_THROWS_WITH_AS(ht::load_peft(model, folders / "suffixes"),
-                             "load_peft: the model has no adapters; it gets them while an ht::add_adapters exists", ht::state_error);
+                             "load_peft: the model has no adapters; it gets them while an ht::add_adapters exists",
+                             ht::state_error);
     });
 }
 

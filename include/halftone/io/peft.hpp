@@ -53,7 +53,8 @@ namespace detail {
 
 /// Throws safetensors_error, in which `where` is the file, unless the model's adapters, and what it trains besides, are those of the
 /// options.
-inline void compare_adapters(const std::string& where, const store& parameters, const peft_layout& model, const adapter_options& there) {
+inline void compare_adapters(const std::string& where, const store& parameters, const peft_layout& model,
+                             const adapter_options& there) {
     const peft_file_names names(parameters, model, nullptr);
     adapter_list wanted(std::make_shared<const adapter_options>(there));
     std::map<std::string, const store_adapter*> here;
@@ -63,22 +64,28 @@ inline void compare_adapters(const std::string& where, const store& parameters, 
         const bool is_trained = std::find(there.trained.begin(), there.trained.end(), m.layer) != there.trained.end();
         const bool trains = names.saved().count(m.there) != 0;
         if (is_trained && !trains)
-            fail<safetensors_error>(where, ": ", m.there, " is in modules_to_save, and the model does not train it", remedy);
+            fail<safetensors_error>(where, ": ", m.there, " is in modules_to_save, and the model does not train it",
+                                    remedy);
         if (trains && !is_trained)
-            fail<safetensors_error>(where, ": ", m.there, " is not in modules_to_save, and the model trains it", remedy);
+            fail<safetensors_error>(where, ": ", m.there, " is not in modules_to_save, and the model trains it",
+                                    remedy);
         if (m.adapter.empty()) continue;
         const auto want = wanted.chosen(m.adapter);
         const auto found = here.find(m.adapter);
         if (want && found == here.end())
-            fail<safetensors_error>(where, ": ", m.there, " has an adapter, and the model has none at ", m.adapter, remedy);
+            fail<safetensors_error>(where, ": ", m.there, " has an adapter, and the model has none at ", m.adapter,
+                                    remedy);
         if (!want && found != here.end())
-            fail<safetensors_error>(where, ": ", m.there, " has no adapter, and the model has one at ", m.adapter, remedy);
+            fail<safetensors_error>(where, ": ", m.there, " has no adapter, and the model has one at ", m.adapter,
+                                    remedy);
         if (!want) continue;
         const store_adapter& have = *found->second;
         if (want->rank != have.rank)
-            fail<safetensors_error>(where, ": the adapter of ", m.there, " has rank ", want->rank, ", that of the model ", have.rank, remedy);
+            fail<safetensors_error>(where, ": the adapter of ", m.there, " has rank ", want->rank,
+                                    ", that of the model ", have.rank, remedy);
         if (want->scale != have.scale)
-            fail<safetensors_error>(where, ": the adapter of ", m.there, " is multiplied by ", want->scale, ", that of the model by ", have.scale, remedy);
+            fail<safetensors_error>(where, ": the adapter of ", m.there, " is multiplied by ", want->scale,
+                                    ", that of the model by ", have.scale, remedy);
     }
 }
 
@@ -87,15 +94,17 @@ inline void load_peft(store& parameters, const peft_layout& model, const std::fi
     compare_adapters((folder / peft_config_name).string(), parameters, model, peft_options_in(folder, model));
     const std::filesystem::path file = folder / peft_weights_name;
     if (!is_there(file) && is_there(folder / "adapter_model.bin"))
-        fail<io_error>("io: ", folder.string(), " has adapter_model.bin, a pickle of Python, which may run any code; save the adapter with "
-                       "safe_serialization=True as ", peft_weights_name);
+        fail<io_error>("io: ", folder.string(),
+                       " has adapter_model.bin, a pickle of Python, which may run any code; save the adapter with "
+                       "safe_serialization=True as ",
+                       peft_weights_name);
     const tensor_files files(file);
     const peft_file_names names(parameters, model, &files);
     load_weights_of(parameters, files, file.string(), names.options<load_weights_options>());
 }
 
-inline void save_peft(const store& parameters, const peft_layout& model, const std::filesystem::path& folder, const std::string& base,
-                      dtype type) {
+inline void save_peft(const store& parameters, const peft_layout& model, const std::filesystem::path& folder,
+                      const std::string& base, dtype type) {
     expect_adapters("save_peft", parameters);
     const peft_file_names names(parameters, model, nullptr);
     auto options = names.options<save_weights_options>();
@@ -134,8 +143,8 @@ void load_peft(nn::gpt<P>& model, const std::filesystem::path& folder) {
 
 /// How adapters are saved for PEFT.
 struct save_peft_options {
-    std::string base{};         ///< base_model_name_or_path: a folder of transformers, or a name on the Hugging Face Hub
-    dtype type = dtype::f32;    ///< of all tensors in the file
+    std::string base{};       ///< base_model_name_or_path: a folder of transformers, or a name on the Hugging Face Hub
+    dtype type = dtype::f32;  ///< of all tensors in the file
 };
 
 /// Writes a model's adapters, and the layers of its base that are trained besides, into a folder that PEFT loads. An earlier adapter in it is

@@ -66,7 +66,8 @@ class module_choice {
     static std::vector<std::string> texts(const std::string& what, const nlohmann::json& value) {
         std::vector<std::string> all;
         for (const nlohmann::json& each : value.is_array() ? value : nlohmann::json::array({nullptr})) {
-            if (!each.is_string()) fail<safetensors_error>(what, " is ", shown(value.dump()), "; expected a list of names of modules");
+            if (!each.is_string())
+                fail<safetensors_error>(what, " is ", shown(value.dump()), "; expected a list of names of modules");
             all.push_back(each.get<std::string>());
         }
         return all;
@@ -88,9 +89,11 @@ class module_choice {
 class peft_patterns {
   public:
     /// `keys` is the file in its own order. Throws safetensors_error.
-    peft_patterns(const std::string& where, const nlohmann::ordered_json& keys, const char* key) : what_(where + ": " + key) {
+    peft_patterns(const std::string& where, const nlohmann::ordered_json& keys, const char* key)
+        : what_(where + ": " + key) {
         if (!keys.contains(key) || keys[key].is_null()) return;
-        if (!keys[key].is_object()) fail<safetensors_error>(what_, " is ", shown(keys[key].dump()), "; expected an object");
+        if (!keys[key].is_object())
+            fail<safetensors_error>(what_, " is ", shown(keys[key].dump()), "; expected an object");
         for (const auto& [name, value] : keys[key].items())
             all_.push_back({name, module_pattern(what_ + "'s \"" + shown(name) + '"', name), value, false});
     }
@@ -108,7 +111,8 @@ class peft_patterns {
     void check_used() const {
         for (const each& e : all_) {
             if (!e.is_used)
-                fail<safetensors_error>(what_, " has \"", shown(e.name), "\", which names no linear layer of the model");
+                fail<safetensors_error>(what_, " has \"", shown(e.name),
+                                        "\", which names no linear layer of the model");
         }
     }
     const std::string& what() const { return what_; }
@@ -128,18 +132,41 @@ class peft_patterns {
 inline void refuse_other_adapters(const config_reader& config) {
     if (!config.has("peft_type") || config["peft_type"] != "LORA")
         fail<safetensors_error>(config.where(), ": peft_type is ",
-                                config.has("peft_type") ? shown(config["peft_type"].dump()) : "missing", "; expected \"LORA\"");
+                                config.has("peft_type") ? shown(config["peft_type"].dump()) : "missing",
+                                "; expected \"LORA\"");
     config.expect("bias", "none");
     config.expect("task_type", "CAUSAL_LM", {nullptr});
     // PEFT changes the weights of the base when it loads "pissa", "olora" and "loftq", and does not load "corda". With
     // path_initial_model_for_weight_conversion it saves them as true.
     config.expect("init_lora_weights", true, {nullptr, false, "gaussian", "orthogonal", "eva", "lora_ga", "mica"});
-    static constexpr std::array known{
-        "alpha_pattern",     "auto_mapping",     "base_model_name_or_path", "bias",           "corda_config",      "eva_config",
-        "exclude_modules",   "fan_in_fan_out",   "inference_mode",          "init_lora_weights", "layers_pattern", "layers_to_transform",
-        "loftq_config",      "lora_alpha",       "lora_dropout",            "lora_ga_config", "megatron_core",     "modules_to_save",
-        "peft_type",         "peft_version",     "qalora_group_size",       "r",              "rank_pattern",      "revision",
-        "runtime_config",    "target_modules",   "task_type",               "use_rslora"};
+    static constexpr std::array known{"alpha_pattern",
+                                      "auto_mapping",
+                                      "base_model_name_or_path",
+                                      "bias",
+                                      "corda_config",
+                                      "eva_config",
+                                      "exclude_modules",
+                                      "fan_in_fan_out",
+                                      "inference_mode",
+                                      "init_lora_weights",
+                                      "layers_pattern",
+                                      "layers_to_transform",
+                                      "loftq_config",
+                                      "lora_alpha",
+                                      "lora_dropout",
+                                      "lora_ga_config",
+                                      "megatron_core",
+                                      "modules_to_save",
+                                      "peft_type",
+                                      "peft_version",
+                                      "qalora_group_size",
+                                      "r",
+                                      "rank_pattern",
+                                      "revision",
+                                      "runtime_config",
+                                      "target_modules",
+                                      "task_type",
+                                      "use_rslora"};
     for (const auto& [key, value] : config.keys().items()) {
         const bool is_known = std::find(known.begin(), known.end(), std::string_view(key)) != known.end();
         if (is_known || value.is_null() || value == false || value == nlohmann::json::array()) continue;
@@ -168,13 +195,16 @@ inline std::set<extent> peft_blocks(const config_reader& config, const peft_layo
         const nlohmann::json& there = config[key];
         for (const nlohmann::json& each : there.is_array() ? there : nlohmann::json::array({there})) {
             if (!each.is_number_integer() || each < 0 || each >= model.layers)
-                fail<safetensors_error>(config.where(), ": ", key, " has ", shown(each.dump()), "; expected 0 to ", model.layers - 1);
+                fail<safetensors_error>(config.where(), ": ", key, " has ", shown(each.dump()), "; expected 0 to ",
+                                        model.layers - 1);
             blocks.insert(each.get<extent>());
         }
         if (config.has("target_modules") && config["target_modules"].is_string())
-            fail<safetensors_error>(config.where(), ": ", key, " is there, and target_modules is no list: PEFT refuses both together");
+            fail<safetensors_error>(config.where(), ": ", key,
+                                    " is there, and target_modules is no list: PEFT refuses both together");
     }
-    config.expect("layers_pattern", model.blocks, {nullptr, nlohmann::json::array(), nlohmann::json::array({model.blocks}), ""});
+    config.expect("layers_pattern", model.blocks,
+                  {nullptr, nlohmann::json::array(), nlohmann::json::array({model.blocks}), ""});
     return blocks;
 }
 
@@ -191,7 +221,8 @@ inline std::set<const peft_module*> saved_modules(const config_reader& config, c
             if (name.ends_with(entry)) within.insert(name + '.');
         }
         for (const peft_module& m : model.modules) {
-            const bool is_within = std::any_of(within.begin(), within.end(), [&m](const std::string& begin) { return m.there.starts_with(begin); });
+            const bool is_within = std::any_of(within.begin(), within.end(),
+                                               [&m](const std::string& begin) { return m.there.starts_with(begin); });
             if (!is_within && !m.there.ends_with(entry)) continue;
             if (model.tied.count(m.there) != 0)
                 fail<safetensors_error>(what, " has \"", shown(entry), "\", which is ", m.there,
@@ -216,11 +247,14 @@ inline std::set<const peft_module*> saved_modules(const config_reader& config, c
 inline std::vector<const peft_module*> adapted_modules(const config_reader& config, const peft_layout& model,
                                                        const std::set<const peft_module*>& saved) {
     const std::string what = config.where() + ": target_modules";
-    std::string lower = config.has("target_modules") && config["target_modules"].is_string() ? config["target_modules"].get<std::string>() : "";
+    std::string lower = config.has("target_modules") && config["target_modules"].is_string()
+                            ? config["target_modules"].get<std::string>()
+                            : "";
     for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
     const bool is_all = lower == "all-linear";
-    module_choice targets = is_all ? module_choice(std::vector<std::string>{})
-                            : config.has("target_modules") ? module_choice(config, "target_modules") : module_choice(model.usual_targets);
+    module_choice targets = is_all                         ? module_choice(std::vector<std::string>{})
+                            : config.has("target_modules") ? module_choice(config, "target_modules")
+                                                           : module_choice(model.usual_targets);
     module_choice excluded(config, "exclude_modules");
     std::vector<module_pattern> instead;  // of modules_to_save, by PEFT's expression
     if (config.has("modules_to_save")) {
@@ -231,10 +265,12 @@ inline std::vector<const peft_module*> adapted_modules(const config_reader& conf
     const auto is_chosen = [&](const std::string& name) {
         const bool is_target = is_all || targets.names(name);
         return is_target && !excluded.names(name) &&
-               std::none_of(instead.begin(), instead.end(), [&name](const module_pattern& p) { return p.matches(name); });
+               std::none_of(instead.begin(), instead.end(),
+                            [&name](const module_pattern& p) { return p.matches(name); });
     };
     const auto refuse = [&](const std::string& name) {
-        fail<safetensors_error>(what, " names ", name, ", which can have no adapter; expected linear layers of the model's blocks");
+        fail<safetensors_error>(what, " names ", name,
+                                ", which can have no adapter; expected linear layers of the model's blocks");
     };
     std::vector<const peft_module*> adapted;
     for (const peft_module& m : model.modules) {
@@ -242,26 +278,30 @@ inline std::vector<const peft_module*> adapted_modules(const config_reader& conf
         if (m.adapter.empty()) refuse(m.there);
         if (!blocks.empty() && blocks.count(m.block) == 0) continue;
         if (saved.count(&m) != 0)
-            fail<safetensors_error>(what, " names ", m.there, ", which modules_to_save has, too; halftone trains a layer or its adapter");
+            fail<safetensors_error>(what, " names ", m.there,
+                                    ", which modules_to_save has, too; halftone trains a layer or its adapter");
         adapted.push_back(&m);
     }
     for (const std::string& name : model.containers()) {
         if (!is_all && is_chosen(name)) refuse(name);
     }
-    if (const auto unused = targets.unused()) fail<safetensors_error>(what, " has ", *unused, ", which names no layer of the model");
+    if (const auto unused = targets.unused())
+        fail<safetensors_error>(what, " has ", *unused, ", which names no layer of the model");
     if (adapted.empty()) fail<safetensors_error>(what, " leaves no layer that has an adapter");
     return adapted;
 }
 
 /// What an adapter_config.json says of a model with these modules; `keys` is the same file in its own order.
-inline adapter_options peft_options_in(const config_reader& config, const nlohmann::ordered_json& keys, const peft_layout& model) {
+inline adapter_options peft_options_in(const config_reader& config, const nlohmann::ordered_json& keys,
+                                       const peft_layout& model) {
     refuse_other_adapters(config);
     const std::string& where = config.where();
     adapter_options o;
     o.targets.clear();
     if (config.has("r")) o.rank = peft_rank(where + ": r", config["r"]);
     if (config.has("lora_alpha")) o.alpha = peft_alpha(where + ": lora_alpha", config["lora_alpha"]);
-    if (config.has("lora_dropout")) o.dropout = static_cast<float>(peft_alpha(where + ": lora_dropout", config["lora_dropout"]));
+    if (config.has("lora_dropout"))
+        o.dropout = static_cast<float>(peft_alpha(where + ": lora_dropout", config["lora_dropout"]));
     if (!(o.dropout >= 0 && o.dropout < 1))
         fail<safetensors_error>(where, ": lora_dropout is ", o.dropout, "; expected at least 0 and less than 1");
     o.rank_stabilized = config.flag("use_rslora", false);
@@ -272,7 +312,8 @@ inline adapter_options peft_options_in(const config_reader& config, const nlohma
         if (m.adapter.empty()) continue;
         adapter_pattern own{m.adapter};
         if (const auto* const rank = ranks.of(m.there)) own.rank = peft_rank(ranks.what() + " of " + m.there, *rank);
-        if (const auto* const alpha = alphas.of(m.there)) own.alpha = peft_alpha(alphas.what() + " of " + m.there, *alpha);
+        if (const auto* const alpha = alphas.of(m.there))
+            own.alpha = peft_alpha(alphas.what() + " of " + m.there, *alpha);
         if (std::find(adapted.begin(), adapted.end(), &m) == adapted.end()) continue;
         o.targets.push_back(m.adapter);
         if (own.rank.value_or(o.rank) != o.rank || own.alpha.value_or(o.alpha) != o.alpha) o.patterns.push_back(own);
@@ -284,7 +325,8 @@ inline adapter_options peft_options_in(const config_reader& config, const nlohma
     return o;
 }
 inline adapter_options peft_options_in(const std::filesystem::path& folder, const peft_layout& model) {
-    const std::string file = (folder / peft_config_name).string(), text = read_small_file(folder / peft_config_name, most_header_bytes);
+    const std::string file = (folder / peft_config_name).string(),
+                      text = read_small_file(folder / peft_config_name, most_header_bytes);
     const config_reader config(file, text);
     return peft_options_in(config, nlohmann::ordered_json::parse(text), model);
 }

@@ -20,8 +20,8 @@ namespace detail {
 
 /// A module with parameters.
 struct peft_module {
-    std::string there;  ///< PEFT's name, without "base_model.model."
-    std::string layer;  ///< path of the layer with its parameters: "h.0.attn.qkv"; empty: halftone has none
+    std::string there;      ///< PEFT's name, without "base_model.model."
+    std::string layer;      ///< path of the layer with its parameters: "h.0.attn.qkv"; empty: halftone has none
     std::string adapter{};  ///< path of the adapter that it can have: "h.0.attn.qkv.q"; empty: none
     extent block = -1;      ///< index of its block
 };
@@ -41,7 +41,8 @@ struct peft_layout {
     /// The modules that a parameter's tensors belong to.
     std::vector<std::string> modules_of(const std::string& path) const {
         std::vector<std::string> all;
-        for (const weight_piece& piece : pieces ? pieces(path) : std::vector<weight_piece>{}) all.push_back(without_last(piece.name));
+        for (const weight_piece& piece : pieces ? pieces(path) : std::vector<weight_piece>{})
+            all.push_back(without_last(piece.name));
         if (all.empty()) all.push_back(without_last(names(path)));
         return all;
     }

@@ -37,7 +37,7 @@ using name_characters = std::bitset<128>;
 struct pattern_node {
     enum class kinds { characters, sequence, choice, repeat, begin, end, word_edge, no_word_edge, ahead, not_ahead };
     kinds kind = kinds::sequence;
-    name_characters set{};              // of characters
+    name_characters set{};  // of characters
     std::vector<std::size_t> parts{};
     std::size_t least = 0, most = 0;  // of repeat
     int height = 0;                   // of repetitions within each other
@@ -123,7 +123,8 @@ class pattern_parser {
         const auto number = [this](std::size_t otherwise) {
             if (at_ == text_.size() || !is_digit(text_[at_])) return otherwise;
             std::size_t n = 0;
-            while (at_ < text_.size() && is_digit(text_[at_])) n = std::min<std::size_t>(10 * n + static_cast<std::size_t>(text_[at_++] - '0'), 100000);
+            while (at_ < text_.size() && is_digit(text_[at_]))
+                n = std::min<std::size_t>(10 * n + static_cast<std::size_t>(text_[at_++] - '0'), 100000);
             return n;
         };
         if (is_at('}')) refuse("has { without numbers");
@@ -137,17 +138,25 @@ class pattern_parser {
     std::size_t atom(int depth) {
         const char c = next();
         switch (c) {
-            case '(': return group(depth);
-            case '[': return add({.kind = kinds::characters, .set = set()});
-            case '.': return add({.kind = kinds::characters, .set = ~name_characters().set('\n')});
-            case '^': return add({.kind = kinds::begin});
-            case '$': return add({.kind = kinds::end});
-            case '\\': return escape();
+            case '(':
+                return group(depth);
+            case '[':
+                return add({.kind = kinds::characters, .set = set()});
+            case '.':
+                return add({.kind = kinds::characters, .set = ~name_characters().set('\n')});
+            case '^':
+                return add({.kind = kinds::begin});
+            case '$':
+                return add({.kind = kinds::end});
+            case '\\':
+                return escape();
             case '*':
             case '+':
             case '?':
-            case '{': refuse("repeats nothing");
-            default: return add({.kind = kinds::characters, .set = one(c)});
+            case '{':
+                refuse("repeats nothing");
+            default:
+                return add({.kind = kinds::characters, .set = one(c)});
         }
     }
     std::size_t group(int depth) {
@@ -169,11 +178,16 @@ class pattern_parser {
     std::size_t escape() {
         const char c = next();
         switch (c) {
-            case 'A': return add({.kind = kinds::begin});
-            case 'Z': return add({.kind = kinds::end});
-            case 'b': return add({.kind = kinds::word_edge});
-            case 'B': return add({.kind = kinds::no_word_edge});
-            default: return add({.kind = kinds::characters, .set = escaped(c)});
+            case 'A':
+                return add({.kind = kinds::begin});
+            case 'Z':
+                return add({.kind = kinds::end});
+            case 'b':
+                return add({.kind = kinds::word_edge});
+            case 'B':
+                return add({.kind = kinds::no_word_edge});
+            default:
+                return add({.kind = kinds::characters, .set = escaped(c)});
         }
     }
     static name_characters one(char c) { return name_characters().set(static_cast<unsigned char>(c)); }
@@ -187,15 +201,23 @@ class pattern_parser {
             spaces[x] = x == ' ' || (x >= 9 && x <= 13) || (x >= 28 && x <= 31);
         }
         switch (c) {
-            case 'd': return digits;
-            case 'D': return ~digits;
-            case 'w': return words;
-            case 'W': return ~words;
-            case 's': return spaces;
-            case 'S': return ~spaces;
-            default: break;
+            case 'd':
+                return digits;
+            case 'D':
+                return ~digits;
+            case 'w':
+                return words;
+            case 'W':
+                return ~words;
+            case 's':
+                return spaces;
+            case 'S':
+                return ~spaces;
+            default:
+                break;
         }
-        if (words[static_cast<unsigned char>(c)] && c != '_') refuse("has a letter or a digit behind a backslash that is none of AZbBdDsSwW");
+        if (words[static_cast<unsigned char>(c)] && c != '_')
+            refuse("has a letter or a digit behind a backslash that is none of AZbBdDsSwW");
         return one(c);
     }
     name_characters set() {
@@ -210,7 +232,8 @@ class pattern_parser {
             }
             ++at_;
             const name_characters last = member();
-            if (first.count() != 1 || last.count() != 1) refuse("has a range in a set that does not go from one character to another");
+            if (first.count() != 1 || last.count() != 1)
+                refuse("has a range in a set that does not go from one character to another");
             const std::size_t from = place_of(first), to = place_of(last);
             if (from > to) refuse("has a range in a set that ends before it begins");
             for (std::size_t x = from; x <= to; ++x) all.set(x);
@@ -263,12 +286,19 @@ class module_pattern {
         const pattern_node& n = nodes_[i];
         if (from == 0) return 0;
         switch (n.kind) {
-            case kinds::characters: return where(from, name.size(), [&](std::size_t at) { return n.set[static_cast<unsigned char>(name[at])]; }) << 1;
-            case kinds::begin: return from & 1;
-            case kinds::end: return from & positions{1} << name.size();
+            case kinds::characters:
+                return where(from, name.size(),
+                             [&](std::size_t at) { return n.set[static_cast<unsigned char>(name[at])]; })
+                       << 1;
+            case kinds::begin:
+                return from & 1;
+            case kinds::end:
+                return from & positions{1} << name.size();
             case kinds::word_edge:
             case kinds::no_word_edge: {
-                const auto is_word = [&](std::size_t at) { return at < name.size() && name[at] != '.'; };  // at -1: behind the end
+                const auto is_word = [&](std::size_t at) {
+                    return at < name.size() && name[at] != '.';
+                };  // at -1: behind the end
                 return where(from, name.size() + 1, [&](std::size_t at) {
                     return (is_word(at) != is_word(at - 1)) == (n.kind == kinds::word_edge);
                 });
@@ -278,13 +308,15 @@ class module_pattern {
                 return where(from, name.size() + 1, [&](std::size_t at) {
                     return (ends(n.parts[0], positions{1} << at, name) != 0) == (n.kind == kinds::ahead);
                 });
-            case kinds::repeat: return ends_of_repeated(n, from, name);
+            case kinds::repeat:
+                return ends_of_repeated(n, from, name);
             case kinds::choice: {
                 positions all = 0;
                 for (const std::size_t part : n.parts) all |= ends(part, from, name);
                 return all;
             }
-            default: break;
+            default:
+                break;
         }
         for (const std::size_t part : n.parts) from = ends(part, from, name);
         return from;

@@ -24,7 +24,8 @@ namespace detail {
 class peft_file_names {
   public:
     /// The names in `files`, which may have an adapter's name in them ("lora_A.default.weight"); without files, those that are written.
-    peft_file_names(const store& parameters, const peft_layout& model, const tensor_files* files) : model_(&model), files_(files) {
+    peft_file_names(const store& parameters, const peft_layout& model, const tensor_files* files)
+        : model_(&model), files_(files) {
         std::map<std::string, std::string> modules;
         for (const peft_module& m : model.modules) modules[m.adapter] = m.there;
         for (const store_adapter& a : parameters.adapters().all()) {
@@ -82,7 +83,8 @@ std::vector<std::string> shortest_names(const std::vector<const peft_module*>& m
         const std::string block = '.' + std::to_string(m->block) + '.';
         const std::size_t within = m->block < 0 ? std::string::npos : m->there.find(block) + block.size();
         std::string name = m->there;
-        for (auto dot = name.rfind('.'); m->block >= 0 && dot != std::string::npos && dot + 1 >= within; dot = m->there.rfind('.', dot - 1)) {
+        for (auto dot = name.rfind('.'); m->block >= 0 && dot != std::string::npos && dot + 1 >= within;
+             dot = m->there.rfind('.', dot - 1)) {
             if (!fits(*m, m->there.substr(dot + 1))) continue;
             name = m->there.substr(dot + 1);
             break;
@@ -119,18 +121,21 @@ nlohmann::json peft_pattern(const std::vector<const peft_module*>& adapted, doub
         if (value_of(*m) != usual) others.push_back(m);
     }
     const auto fits = [&](const peft_module& of, const std::string& name) {
-        return std::all_of(adapted.begin(), adapted.end(), [&](const peft_module* m) { return !has_suffix(m->there, name) || value_of(*m) == value_of(of); });
+        return std::all_of(adapted.begin(), adapted.end(), [&](const peft_module* m) {
+            return !has_suffix(m->there, name) || value_of(*m) == value_of(of);
+        });
     };
     for (const std::string& name : shortest_names(others, fits)) {
-        const auto first = std::find_if(others.begin(), others.end(), [&](const peft_module* m) { return has_suffix(m->there, name); });
+        const auto first = std::find_if(others.begin(), others.end(),
+                                        [&](const peft_module* m) { return has_suffix(m->there, name); });
         pattern[name] = plain_number(value_of(**first));
     }
     return pattern;
 }
 
 /// The adapter_config.json of a model's adapters. Throws argument_error for what PEFT has no words for.
-inline nlohmann::json peft_config_of(const store& parameters, const peft_layout& model, const std::set<std::string>& saved,
-                                     const std::string& base) {
+inline nlohmann::json peft_config_of(const store& parameters, const peft_layout& model,
+                                     const std::set<std::string>& saved, const std::string& base) {
     const adapter_options& o = *parameters.adapters().options();
     std::map<std::string, const store_adapter*> adapters;
     for (const store_adapter& a : parameters.adapters().all()) adapters[a.path] = &a;
@@ -140,9 +145,12 @@ inline nlohmann::json peft_config_of(const store& parameters, const peft_layout&
         if (has_adapter) adapted.push_back(&m);
         if (is_saved) whole.push_back(&m);
         if (has_adapter && is_saved)
-            fail<argument_error>("save_peft: ", m.layer, " is trained and has an adapter, too, at ", m.adapter, "; PEFT knows one or the other");
+            fail<argument_error>("save_peft: ", m.layer, " is trained and has an adapter, too, at ", m.adapter,
+                                 "; PEFT knows one or the other");
         if (is_saved && model.tied.count(m.there) != 0)
-            fail<argument_error>("save_peft: ", m.layer, " is trained, and is the head's weight, too; PEFT would train the one apart from the other");
+            fail<argument_error>(
+                "save_peft: ", m.layer,
+                " is trained, and is the head's weight, too; PEFT would train the one apart from the other");
     }
     const auto fits = [&](const peft_module&, const std::string& name) {
         return std::all_of(model.modules.begin(), model.modules.end(), [&](const peft_module& m) {
@@ -150,9 +158,8 @@ inline nlohmann::json peft_config_of(const store& parameters, const peft_layout&
         });
     };
     const auto fits_saved = [&](const peft_module&, const std::string& name) {
-        return std::all_of(model.modules.begin(), model.modules.end(), [&](const peft_module& m) {
-            return !m.there.ends_with(name) || saved.count(m.there) != 0;
-        });
+        return std::all_of(model.modules.begin(), model.modules.end(),
+                           [&](const peft_module& m) { return !m.there.ends_with(name) || saved.count(m.there) != 0; });
     };
     const std::vector<std::string> names_of_saved = shortest_names(whole, fits_saved);
     return {{"peft_type", "LORA"},
@@ -169,9 +176,11 @@ inline nlohmann::json peft_config_of(const store& parameters, const peft_layout&
             {"use_rslora", o.rank_stabilized},
             {"use_dora", false},
             {"target_modules", shortest_names(adapted, fits)},
-            {"rank_pattern", peft_pattern(adapted, static_cast<double>(o.rank),
-                                          [&](const peft_module& m) { return static_cast<double>(adapters.at(m.adapter)->rank); })},
-            {"alpha_pattern", peft_pattern(adapted, o.alpha, [&](const peft_module& m) { return alpha_of(*adapters.at(m.adapter), o); })},
+            {"rank_pattern",
+             peft_pattern(adapted, static_cast<double>(o.rank),
+                          [&](const peft_module& m) { return static_cast<double>(adapters.at(m.adapter)->rank); })},
+            {"alpha_pattern", peft_pattern(adapted, o.alpha,
+                                           [&](const peft_module& m) { return alpha_of(*adapters.at(m.adapter), o); })},
             {"modules_to_save", names_of_saved.empty() ? nlohmann::json() : nlohmann::json(names_of_saved)}};
 }
 
