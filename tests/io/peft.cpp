@@ -200,10 +200,10 @@ TEST_CASE("peft: logits, loss and gradients of PEFT's folders, and the way back"
             tape.backward(loss, sink);
             const auto gradients = gradients_of(model.parameters(), sink, layout_of(each.base));
             CHECK(gradients.size() == each.gradients.size());
-            for (const auto& [name, want] : each.gradients) {
-                CAPTURE(name);
-                REQUIRE(gradients.count(name) == 1);
-                CHECK(off(gradients.at(name), want) <= 1e-4);
+            for (const auto& want : each.gradients) {
+                CAPTURE(want.first);
+                REQUIRE(gradients.count(want.first) == 1);
+                CHECK(off(gradients.at(want.first), want.second) <= 1e-4);
             }
 
             // And back: the tensors of the folder, and options that choose the same adapters.
