@@ -3,6 +3,10 @@
 /// Weights by names, both ways: every policy's masters come back with their bits, also from several files; a file of
 /// another model is refused with all names in one sentence, and the model is untouched.
 #include <limits>
+#include <atomic>
+#include <cfenv>
+#include <chrono>
+#include <thread>
 
 #include <doctest/doctest.h>
 
@@ -279,6 +283,124 @@ TEST_CASE("weights: all names that do not fit are listed, and the model is untou
     CHECK_THROWS_AS(ht::load_weights(here, file), ht::safetensors_error);
     CHECK_THROWS_AS(ht::load_weights(here, folder.path() / "missing"), ht::io_error);
     CHECK(here.bytes() == before);
+}
+
+/// What several threads do, where a load of so few numbers would have one.
+constexpr ht::detail::loading_plan several{.threads = 4, .piece = 16, .rows = 2, .chunk = 4};
+
+/// Loads with one thread and with several, and compares all bytes.
+template <class P>
+void several_threads_as_one(const std::filesystem::path& file, const ht::load_weights_options& o) {
+    model<P> one(2), many(3);
+    const ht::tensor_files files(file);
+    ht::detail::load_weights_of(one.store, files, file.string(), o, ht::detail::loading_plan{});
+    ht::detail::load_weights_of(many.store, files, file.string(), o, several);
+    CHECK(one.bytes() == many.bytes());
+}
+
+TEST_CASE("weights: several threads load the bits of one") {
+    const support::temporary_folder folder;
+    const auto file = folder.path() / "m.safetensors";
+    const auto is_matrix = [](const std::string& path) { return path == "fc.weight"; };
+    const auto in_pieces = [](const std::string& path) {
+        return path == "fc.weight" ? std::vector<ht::weight_piece>{{"a", 13}, {"b", 57}}
+                                   : std::vector<ht::weight_piece>{};
+    };
+    const auto check = [&]<class P>() {
+        const model<P> first(1);
+        for (const bool is_one : {false, true}) {
+            for (const auto type :
+                 {std::optional<ht::dtype>{}, std::optional(ht::dtype::bf16), std::optional(ht::dtype::f64)}) {
+                ht::save_weights(first, file, {.type = type});
+                several_threads_as_one<P>(file, {.one_at_a_time = is_one});
+                ht::save_weights(first, file, {.type = type, .transposed = is_matrix});
+                several_threads_as_one<P>(file, {.transposed = is_matrix, .one_at_a_time = is_one});
+                ht::save_weights(first, file, {.type = type, .pieces = in_pieces});
+                several_threads_as_one<P>(file, {.pieces = in_pieces, .one_at_a_time = is_one});
+            }
+        }
+    };
+    check.operator()<ht::full_fp32>(), check.operator()<ht::amp_bf16>(), check.operator()<ht::pure_bf16>();
+    check.operator()<ht::fp8_hybrid>(), check.operator()<ht::with_split_master<ht::amp_bf16>>();
+}
+
+/// Files whose reading fails from some byte of a tensor on.
+struct failing_files : ht::tensor_files {
+    using ht::tensor_files::tensor_files;
+    std::string tensor{};
+    std::uint64_t byte = 0;
+
+    void read(const ht::tensor_info& t, std::uint64_t first, std::size_t bytes, void* to) const {
+        if (t.name == tensor && first + bytes > byte)
+            ht::fail<ht::io_error>("a byte of ", t.name, " cannot be read, of ", bytes, " from ", first, " on");
+        ht::tensor_files::read(t, first, bytes, to);
+    }
+};
+
+TEST_CASE("weights: what several threads cannot load is told as by one") {
+    const support::temporary_folder folder;
+    const auto file = folder.path() / "m.safetensors";
+    ht::save_weights(model<ht::full_fp32>(1), file);
+    failing_files files{file};
+    files.tensor = "fc.weight", files.byte = 4 * 133;
+    for (int i = 0; i < 20; ++i) {
+        model<ht::amp_bf16> here(2);
+        const auto before = here.bytes();
+        CHECK_THROWS_WITH_AS(ht::detail::load_weights_of(here.store, files, "m", {}, several),
+                             "a byte of fc.weight cannot be read, of 16 from 528 on", ht::io_error);
+        CHECK(here.bytes() == before);
+    }
+    // Of each tensor the first number that is lost, in the order of the file.
+    model<ht::full_fp64> wide(1);
+    wide.weight.master()(40, 4) = 1e300, wide.weight.master()(69, 2) = 1e301, wide.gain.master()(1) = -1e302;
+    for (const bool is_transposed : {false, true}) {
+        const auto is_matrix = [&](const std::string& path) { return is_transposed && path == "fc.weight"; };
+        ht::save_weights(wide, file, {.transposed = is_matrix});
+        for (int i = 0; i < 20; ++i) {
+            for (const bool is_one : {false, true}) {
+                model<ht::amp_bf16> here(2);
+                const auto before = here.bytes();
+                const auto& plan = i == 0 ? ht::detail::loading_plan{} : several;
+                const std::string sentence =
+                    "load_weights: m has numbers that the types of parameters do not hold: fc.weight, 1e+30" +
+                    std::string(is_transposed ? "1" : "0") + " for a float, norm.weight, -1e+302 for a float";
+                CHECK_THROWS_WITH_AS(
+                    ht::detail::load_weights_of(here.store, ht::tensor_files(file), "m",
+                                                {.transposed = is_matrix, .one_at_a_time = is_one}, plan),
+                    sentence.c_str(), ht::safetensors_error);
+                CHECK(here.bytes() == before);
+            }
+        }
+    }
+}
+
+TEST_CASE("weights: threads that read take every piece once, in the caller's mode, and tell the first failure") {
+    std::vector<std::atomic<int>> taken(1000);
+    std::atomic<bool> has_mode{true};
+    std::fesetround(FE_TOWARDZERO);
+    ht::detail::on_worker_threads(taken.size(), 4, [&](std::size_t worker, std::size_t piece) {
+        ++taken[piece];
+        if (worker >= 4 || std::fegetround() != FE_TOWARDZERO) has_mode = false;
+        if (piece == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));  // so that others begin
+    });
+    std::fesetround(FE_TONEAREST);
+    CHECK(has_mode);
+    CHECK(std::all_of(taken.begin(), taken.end(), [](const auto& n) { return n == 1; }));
+    ht::detail::on_worker_threads(0, 4, [](std::size_t, std::size_t) { FAIL("there is no piece"); });
+    for (int i = 0; i < 20; ++i) {
+        const auto fails = [](std::size_t, std::size_t piece) {
+            if (piece == 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // later ones fail before
+            if (piece >= 3) throw piece;
+        };
+        try {
+            ht::detail::on_worker_threads(100, 4, fails);
+            FAIL("nothing was thrown");
+        } catch (const std::size_t first) {
+            CHECK(first == 3);
+        }
+    }
+    CHECK(ht::detail::reading_threads((16u << 20) - 1, 16) == 1);
+    CHECK(ht::detail::reading_threads(std::size_t{1} << 40, 2) <= 2);
 }
 
 TEST_CASE("weights: an index is checked") {

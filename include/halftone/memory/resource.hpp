@@ -138,6 +138,8 @@ class memory_resource {
     /// Whether the addresses have memory: false if it is only counted (memory/planned.hpp), so that nothing needs to be
     /// written to it.
     virtual bool has_contents() const { return true; }
+    /// Whether several threads may call write(), read() and clear() at once, for different bytes.
+    virtual bool is_thread_safe() const { return false; }
 
     memory_usage& usage() { return usage_; }
     const memory_usage& usage() const { return usage_; }
@@ -218,6 +220,7 @@ class host_memory final : public memory_resource {
 
     std::size_t page_bytes() const override { return detail::host_pages::exist ? huge_page : 0; }
     std::size_t limit() const override { return limit_; }
+    bool is_thread_safe() const override { return true; }
     void write(void* to, const void* from, std::size_t bytes) override { copy(to, from, bytes); }
     void read(void* to, const void* from, std::size_t bytes) override { copy(to, from, bytes); }
     void clear(void* to, std::size_t bytes) override {

@@ -7,18 +7,15 @@
 
 #include <algorithm>
 #include <cstring>
-#include <exception>
 #include <map>
 #include <memory>
 #include <string>
-#include <system_error>
-#include <thread>
 #include <vector>
 
-#include <halftone/exec/cpu/processors.hpp>
 #include <halftone/io/checkpoint/manifest.hpp>
 #include <halftone/io/fields.hpp>
 #include <halftone/io/safetensors.hpp>
+#include <halftone/io/worker_threads.hpp>
 #include <halftone/number/integer.hpp>
 
 namespace halftone {
@@ -55,36 +52,20 @@ struct loaded_file {
 inline std::uint32_t read_and_sum(const input_file& in, std::byte* to) {
     const auto size = static_cast<std::size_t>(in.size());
     constexpr std::size_t piece = std::size_t{1} << 20;  // is still in the cache when its checksum is computed
-    const std::size_t most = size < 16 * piece ? 1 : static_cast<std::size_t>(std::min(usable_processors(), 4));
-    const std::size_t threads = std::clamp<std::size_t>(size / (8 * piece), 1, most), each = ceil_div(size, threads);
+    const std::size_t threads = reading_threads(size, 4), each = ceil_div(size, threads);
     std::vector<std::uint32_t> sums(threads);
-    std::vector<std::exception_ptr> failures(threads);
-    const auto read = [&](std::size_t t) noexcept {
-        try {
-            crc32 sum;
-            const std::size_t end = std::min(size, (t + 1) * each);
-            for (std::size_t done = t * each; done < end; done += piece) {
-                const std::size_t count = std::min(end - done, piece);
-                in.read(to + done, done, count);
-                sum.add(to + done, count);
-            }
-            sums[t] = sum.value();
-        } catch (...) {
-            failures[t] = std::current_exception();
+    on_worker_threads(threads, threads, [&](std::size_t, std::size_t t) {
+        crc32 sum;
+        const std::size_t end = std::min(size, (t + 1) * each);
+        for (std::size_t done = t * each; done < end; done += piece) {
+            const std::size_t count = std::min(end - done, piece);
+            in.read(to + done, done, count);
+            sum.add(to + done, count);
         }
-    };
-    std::vector<std::thread> others;
-    others.reserve(threads);
-    try {
-        for (std::size_t t = 1; t < threads; ++t) others.emplace_back(read, t);
-    } catch (const std::system_error&) {  // no more threads
-    }
-    read(0);
-    for (std::size_t t = others.size() + 1; t < threads; ++t) read(t);
-    for (std::thread& thread : others) thread.join();
+        sums[t] = sum.value();
+    });
     std::uint32_t sum = 0;
     for (std::size_t t = 0; t < threads; ++t) {
-        if (failures[t] != nullptr) std::rethrow_exception(failures[t]);
         sum = t == 0 ? sums[0] : crc32_joined(sum, sums[t], std::min(size, (t + 1) * each) - t * each);
     }
     return sum;
