@@ -116,7 +116,7 @@ std::map<std::string, doubles> gradients_of(const ht::store& s, const support::g
         const ht::store_entry& e = s.entries()[i];
         if (e.frozen) continue;
         const std::vector<float> g = sink.entry(i);
-        for (const auto& piece : ht::detail::stored_pieces(e, options)) {
+        for (const auto& piece : ht::detail::stored_pieces(s, e, options)) {
             doubles& of = all[piece.name];
             of.assign(g.begin() + static_cast<std::ptrdiff_t>(piece.first),
                       g.begin() + static_cast<std::ptrdiff_t>(piece.first + piece.count));

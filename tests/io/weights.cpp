@@ -2,10 +2,10 @@
 /// \file
 /// Weights by names, both ways: every policy's masters come back with their bits, also from several files; a file of
 /// another model is refused with all names in one sentence, and the model is untouched.
-#include <limits>
 #include <atomic>
 #include <cfenv>
 #include <chrono>
+#include <limits>
 #include <thread>
 
 #include <doctest/doctest.h>

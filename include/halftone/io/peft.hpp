@@ -56,7 +56,6 @@ namespace detail {
 inline void compare_adapters(const std::string& where, const store& parameters, const peft_layout& model,
                              const adapter_options& there) {
     const peft_file_names names(parameters, model, nullptr);
-    adapter_list wanted(std::make_shared<const adapter_options>(there));
     std::map<std::string, const store_adapter*> here;
     for (const store_adapter& a : parameters.adapters().all()) here[a.path] = &a;
     const char* const remedy = "; give ht::read_peft_config's options to ht::add_adapters before the model is made";
@@ -70,7 +69,7 @@ inline void compare_adapters(const std::string& where, const store& parameters, 
             fail<safetensors_error>(where, ": ", m.there, " is not in modules_to_save, and the model trains it",
                                     remedy);
         if (m.adapter.empty()) continue;
-        const auto want = wanted.chosen(m.adapter);
+        const auto want = chosen_adapter(there, m.adapter);
         const auto found = here.find(m.adapter);
         if (want && found == here.end())
             fail<safetensors_error>(where, ": ", m.there, " has an adapter, and the model has none at ", m.adapter,

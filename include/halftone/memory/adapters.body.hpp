@@ -3,6 +3,7 @@
 /// The bodies of the functions in adapters.hpp.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -28,25 +29,28 @@ HALFTONE_OUT_OF_LINE void check_adapter_options(const adapter_options& o) {
     if (o.targets.empty()) fail<argument_error>("add_adapters: no targets; \"*\" gives every linear layer an adapter");
 }
 
-HALFTONE_OUT_OF_LINE std::optional<adapter_list::sizes> adapter_list::chosen(const std::string& path) {
-    if (options_ == nullptr) return std::nullopt;
-    bool is_target = false;
-    for (std::size_t i = 0; i < options_->targets.size(); ++i) {
-        const bool matches = path_matches(options_->targets[i].c_str(), path.c_str());
-        is_target = is_target || matches;
-        is_used_[i] = is_used_[i] || matches;
-    }
-    if (!is_target) return std::nullopt;
-    extent rank = options_->rank;
-    double alpha = options_->alpha;
-    for (std::size_t i = 0; i < options_->patterns.size(); ++i) {
-        const adapter_pattern& p = options_->patterns[i];
-        if (!path_matches(p.pattern.c_str(), path.c_str())) continue;
-        is_pattern_used_[i] = true;
-        rank = p.rank.value_or(rank), alpha = p.alpha.value_or(alpha);
+HALFTONE_OUT_OF_LINE std::optional<adapter_sizes> chosen_adapter(const adapter_options& o, const std::string& path) {
+    const auto matches = [&](const std::string& pattern) { return path_matches(pattern.c_str(), path.c_str()); };
+    if (std::none_of(o.targets.begin(), o.targets.end(), matches)) return std::nullopt;
+    extent rank = o.rank;
+    double alpha = o.alpha;
+    for (const adapter_pattern& p : o.patterns) {
+        if (matches(p.pattern)) rank = p.rank.value_or(rank), alpha = p.alpha.value_or(alpha);
     }
     const double r = static_cast<double>(rank);
-    return sizes{rank, alpha / (options_->rank_stabilized ? std::sqrt(r) : r)};
+    return adapter_sizes{rank, alpha / (o.rank_stabilized ? std::sqrt(r) : r)};
+}
+
+HALFTONE_OUT_OF_LINE std::optional<adapter_sizes> adapter_list::chosen(const std::string& path) {
+    if (options_ == nullptr) return std::nullopt;
+    const auto note = [&](std::vector<bool>& used, std::size_t i, const std::string& pattern) {
+        if (path_matches(pattern.c_str(), path.c_str())) used[i] = true;
+    };
+    for (std::size_t i = 0; i < options_->targets.size(); ++i) note(is_used_, i, options_->targets[i]);
+    const auto sizes = chosen_adapter(*options_, path);
+    for (std::size_t i = 0; sizes && i < options_->patterns.size(); ++i)
+        note(is_pattern_used_, i, options_->patterns[i].pattern);
+    return sizes;
 }
 
 HALFTONE_OUT_OF_LINE std::map<std::string, std::string> scales_of(const adapter_list& adapters) {

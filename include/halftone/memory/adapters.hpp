@@ -59,15 +59,17 @@ struct store_adapter {
 
 namespace detail {
 
+/// Rank and scale of an adapter.
+struct adapter_sizes {
+    extent rank;
+    double scale;
+};
+/// Those of the adapter that the options want at this path, if they want one.
+std::optional<adapter_sizes> chosen_adapter(const adapter_options& o, const std::string& path);
+
 /// The adapters of a store, and the options from which they follow.
 class adapter_list final : public capture_dependency {
   public:
-    /// Rank and scale of an adapter.
-    struct sizes {
-        extent rank;
-        double scale;
-    };
-
     /// By the options that the memory has now; without options there are no adapters.
     explicit adapter_list(memory_resource& memory)
         : capture_dependency(&memory.capture_dependencies(), "adapters have been merged"), options_(memory.adapters()) {
@@ -77,7 +79,7 @@ class adapter_list final : public capture_dependency {
     /// The options, or nullptr.
     const std::shared_ptr<const adapter_options>& options() const { return options_; }
     /// Rank and scale of the adapter at this path, if there is to be one.
-    std::optional<sizes> chosen(const std::string& path);
+    std::optional<adapter_sizes> chosen(const std::string& path);
     /// Adds an adapter.
     void add(store_adapter a) { all_.push_back(std::move(a)); }
     const std::vector<store_adapter>& all() const { return all_; }
