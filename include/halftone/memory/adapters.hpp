@@ -64,7 +64,7 @@ struct adapter_sizes {
     extent rank;
     double scale;
 };
-/// Those of the adapter that the options want at this path, if they want one.
+/// Rank and scale of the adapter that the options want at this path, if they want one.
 std::optional<adapter_sizes> chosen_adapter(const adapter_options& o, const std::string& path);
 
 /// The adapters of a store, and the options from which they follow.
