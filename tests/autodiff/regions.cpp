@@ -57,7 +57,8 @@ TEST_CASE("linear: the bias is read where the weight is, from the copy or from t
     const guarded<double> twos(std::vector<double>{1, 1});
     ht::inference eval{device};
     const auto x = eval.constant(ones.view(ht::shape<2>{1, 2}));
-    const auto& [weight, bias] = model.fc;
+    const auto& weight = model.fc.weight;
+    const auto& bias = model.fc.bias;
     const auto region = ht::autocast<ht::amp_bf16>(eval);
     CHECK(values(device, ht::linear(region, x, weight, bias).view()) == std::vector<double>{2});
     CHECK(values(device, model.fc(eval, x).view()) == std::vector<double>{2});
