@@ -164,16 +164,18 @@ checkpoint_part model_part(Model& model) {
     checkpoint_part p;
     p.name = "model";
     p.tensors = tensors_of(parameters);
-    p.state = [&model, &parameters] {
-        nlohmann::json state{{"policy", stamp_json(stamp_of(model))}, {"amaxes", to_json(parameters.amaxes().read())}};
+    p.state = [&parameters] {
+        nlohmann::json state{{"policy", stamp_json(stamp_of<Model>(parameters))},
+                             {"amaxes", to_json(parameters.amaxes().read())}};
         if (const auto scales = scales_of(parameters.adapters()); !scales.empty()) state["adapter_scales"] = scales;
         return state;
     };
-    p.prepare = [&model, &parameters](const nlohmann::json& saved, load_request& request) {
+    p.prepare = [&parameters](const nlohmann::json& saved, load_request& request) {
         add_types(parameters, request.own_numbers);
         if (!saved.contains("policy") || !saved.contains("amaxes"))
             fail<checkpoint_error>("checkpoint: the model's state has no policy, or no amaxes");
-        const policy_stamp there = read_stamp(saved["policy"], "checkpoint: its policy"), here = stamp_of(model);
+        const policy_stamp there = read_stamp(saved["policy"], "checkpoint: its policy"),
+                           here = stamp_of<Model>(parameters);
         const std::string differs = stamp_difference(there, here);
         if (!differs.empty() && !request.converts()) {
             fail<checkpoint_error>("checkpoint: it was saved under another policy: ", differs,

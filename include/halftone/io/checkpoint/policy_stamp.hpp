@@ -3,7 +3,7 @@
 /// The policy stamp of a checkpoint: the number types of every layer, role by role, so that a run is not resumed under
 /// another policy by mistake.
 ///
-///     const detail::policy_stamp here = detail::stamp_of(model);
+///     const detail::policy_stamp here = detail::stamp_of<Model>(parameters);
 ///     detail::stamp_difference(saved, here)          // "compute is bfloat16 there, float16 here: h.*.attn.qkv, h.*.mlp.up"; or ""
 ///
 /// Checkpoints of releases without the role `stream` do not state it; their runs had their `output` there.
@@ -18,6 +18,7 @@
 
 #include <halftone/io/strict_json.hpp>
 #include <halftone/io/weights.hpp>
+#include <halftone/memory/store.hpp>
 #include <halftone/policy/model.hpp>
 
 namespace halftone {
@@ -79,8 +80,8 @@ policy_stamp stamp_of_layers(types<Ls...>, bool has_adapters) {
     return stamp;
 }
 template <class Model>
-policy_stamp stamp_of(const Model& model) {
-    return stamp_of_layers(layers_of<Model>{}, model.parameters().adapters().are_in_use());
+policy_stamp stamp_of(const store& parameters) {
+    return stamp_of_layers(layers_of<Model>{}, parameters.adapters().are_in_use());
 }
 
 /// A stamp as JSON: layers of equal roles together.
