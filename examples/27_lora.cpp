@@ -112,4 +112,5 @@ int main() {
     ht::merge_adapters(model);  // W + s B A: from now on one product
     ht::inference eval{device};
     std::printf("merged: %.3f\n", static_cast<double>(model.loss(eval, eval.constant(inputs), eval.constant(targets)).item()));
+    return 0;
 }
