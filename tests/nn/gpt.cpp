@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// A GPT as its user sees it: sizes, paths, equal initial weights under every policy, evaluation, freezing, invalid input.
+#include <algorithm>
 #include <climits>
 #include <cmath>
 #include <string>
@@ -198,7 +199,18 @@ void frozen_parts() {
         int frozen = 0;
         for (std::size_t i = 0; i < all.size(); ++i) {
             frozen += some[i].empty() ? 1 : 0;
-            if (!some[i].empty()) CHECK(some[i] == all[i]);
+            if (some[i].empty()) continue;
+            if (std::string(pattern) != "embed") {
+                CHECK(some[i] == all[i]);
+                continue;
+            }
+            // The table of tokens is the head's, too: where it is frozen, the gradient below it is summed in another order.
+            float apart = 0, largest = 0;
+            for (std::size_t j = 0; j < all[i].size(); ++j) {
+                apart = std::max(apart, std::fabs(some[i][j] - all[i][j]));
+                largest = std::max(largest, std::fabs(all[i][j]));
+            }
+            CHECK(apart <= largest * (std::is_same_v<P, ht::full_fp32> ? 1e-5f : 0.03f));
         }
         CHECK(frozen > 0);
     }
