@@ -76,8 +76,8 @@ void merge(cpu& device, store& parameters, const store_adapter& adapter) {
 
 }  // namespace detail
 
-/// Writes what is trained of a model with adapters: A and B of each, and other parameters that are not frozen. Formats, errors and
-/// ranks as save_weights; throws state_error for a model without adapters, and after ht::merge_adapters.
+/// Writes all of a model with adapters but its base: A and B of each, also where they are frozen, parameters that are trained besides, and
+/// layers' states. Formats, errors and ranks as save_weights; throws state_error for a model without adapters, and after ht::merge_adapters.
 template <class Model>
 void save_adapters(const Model& model, const std::filesystem::path& path, save_weights_options o = {}) {
     detail::expect_adapters("save_adapters", model.parameters());
@@ -106,8 +106,8 @@ void load_adapters(Model& model, const std::filesystem::path& path, load_weights
 
 /// Adds each adapter to the weight that it adapts: W + scale B A, the product in fp32 (fp64 if W is), the sum rounded once to the type
 /// in which the model has W. From then on layers leave the adapters out, and the model's files and checkpoints are those of a plain model. There is
-/// no way back, as what was rounded off is lost: make another model, load the base and the adapters. Throws state_error for a model without adapters, for one that ht::shard has divided, and when called twice. On a GPU the
-/// work is the host's.
+/// no way back, as what was rounded off is lost: make another model, load the base and the adapters. Throws state_error for a model
+/// without adapters, for one that ht::shard has divided, and when called twice. On a GPU the work is the host's.
 template <class Model>
 void merge_adapters(Model& model) {
     store& parameters = model.parameters();
