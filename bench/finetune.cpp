@@ -109,15 +109,12 @@ void run_case(const bench::session& with, const shape& s, const char* method, do
     const auto& m = s.model;
     std::vector<bench::contender> all;
     all.push_back(bench::local("halftone", [&] { ours.step(); }));
-    try {
-        with.add_torch(all,
-                       {{"op", "tune_qwen2"}, {"method", method}, {"rank", s.rank}, {"layers", m.num_hidden_layers}, {"heads", m.num_attention_heads},
-                        {"kv_heads", m.num_key_value_heads}, {"width", m.hidden_size}, {"intermediate", m.intermediate_size},
-                        {"vocabulary", m.vocab_size}, {"context", m.max_position_embeddings}, {"batch", s.batch}, {"length", s.length}},
-                       std::string(method) == "lora" ? "peft" : "transformers");
-    } catch (const std::runtime_error& e) {
-        std::printf("  left out: %s\n", e.what());
-    }
+    with.add_torch_if_installed(
+        all,
+        {{"op", "tune_qwen2"}, {"method", method}, {"rank", s.rank}, {"layers", m.num_hidden_layers}, {"heads", m.num_attention_heads},
+         {"kv_heads", m.num_key_value_heads}, {"width", m.hidden_size}, {"intermediate", m.intermediate_size},
+         {"vocabulary", m.vocab_size}, {"context", m.max_position_embeddings}, {"batch", s.batch}, {"length", s.length}},
+        std::string(method) == "lora" ? "peft" : "transformers");
     const auto timings = bench::compare(all, with.o);
     with.report.add(name, timings, flops * s.parameters() * s.tokens(), "GFLOP/s", with.peaks.bf16, "peak_bf16_flops");
     with.report.add_row({{"kernel", std::string(method) + " peak bytes"}, {"shape", name.shape}, {"policy", "bf16"}, {"halftone", ours.peak_bytes()}});

@@ -129,11 +129,7 @@ void run_case(const bench::session& with, const shape& s, const Config& c, const
     question.update(bench::json{{"dtype", dtype}, {"new", s.made}, {"prompts", prompts}});
     for (const auto& [op, engine] : peers(c)) {
         question["op"] = op;
-        try {
-            with.add_torch(all, question, engine);
-        } catch (const std::runtime_error& e) {
-            std::printf("  left out: %s\n", e.what());
-        }
+        with.add_torch_if_installed(all, question, engine);
     }
     const auto timings = bench::compare(all, with.o);
     with.report.add(name, timings, static_cast<double>(s.made) * parameters_of(c) * bytes, "GB/s",

@@ -9,6 +9,9 @@
 ///     }
 #pragma once
 
+#include <cstdio>
+#include <stdexcept>
+
 #include <support/peaks.hpp>
 #include <support/protocol.hpp>
 #include <support/torch.hpp>
@@ -35,6 +38,15 @@ struct session {
             engine += " fp32";
         }
         all.push_back(torch->contender(std::move(engine), std::move(work)));
+    }
+
+    /// Adds PyTorch, or says why not: of packages that need not be installed besides.
+    void add_torch_if_installed(std::vector<contender>& all, json work, std::string engine) const {
+        try {
+            add_torch(all, std::move(work), std::move(engine));
+        } catch (const std::runtime_error& e) {
+            std::printf("  left out: %s\n", e.what());
+        }
     }
 
     /// Times a case with this number of operations on T and reports it with the peak from registers for T; afterwards
