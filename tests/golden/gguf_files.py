@@ -3,6 +3,7 @@
 """Writes gguf_files/*.gguf and gguf_files.txt: small random models as GGUF files, the checksums of the numbers in them, and transformers' logits.
 
     python3 tests/golden/gguf_files.py               # needs PyPI's torch, transformers and gguf; those committed are of 2.15, 5.24 and 0.19
+    python3 tests/golden/gguf_files.py --blocks      # writes gguf_blocks.txt: numbers, and the bytes of blocks that the gguf package makes of them
     python3 tests/golden/gguf_files.py --seeds     # writes tests/fuzz/seeds/gguf/, small files, good ones and bad ones
     python3 tests/golden/gguf_files.py --llama-cpp   # compares gguf_files.txt's logits with llama.cpp's, of PyPI's cyllama (0.2.18)
 
@@ -28,6 +29,7 @@ COMMON = dict(vocab_size=32, hidden_size=32, intermediate_size=32, num_hidden_la
 LLAMA3 = dict(rope_type="llama3", rope_theta=500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
               original_max_position_embeddings=128)
 TIME = 9
+MANY_BLOCKS = 4096
 # transformers' names and GGUF's.
 NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output", "input_layernorm": "attn_norm",
          "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
@@ -221,6 +223,27 @@ def save_seeds():
     (folder / "many_keys.gguf").write_bytes(good[:16] + b"\xff" * 8 + good[24:])
 
 
+def blocks():
+    """Blocks of numbers and their bytes in Q8_0 and Q4_0: chosen ones as hexadecimal digits, and the checksum of the bytes of many."""
+    import gguf
+
+    values = numpy.random.default_rng(3)
+    ties = numpy.arange(-16, 16, dtype=numpy.float32) + 0.5
+    chosen = [numpy.zeros(32), *(values.normal(size=32) * scale for scale in (1e-20, 1e-9, 1e-6, 1e-3, 1, 1e3, 1e5)), numpy.ones(32), -numpy.ones(32),
+              numpy.tile([0.25, -0.25], 16), numpy.tile([-0.25, 0.25], 16), numpy.append(ties[:31], 127.0), numpy.append(ties[:31], -127.0),
+              numpy.append(ties[:31] / 2, -8.0), numpy.append(ties[:31] / 2, 8.0), numpy.append(numpy.zeros(31), 3.0), numpy.append(numpy.zeros(31), -3.0),
+              numpy.append(numpy.full(31, 0.49999997), -8.0), numpy.full(32, 6e-8), numpy.full(32, 5e5)]
+    numbers_of = [numpy.asarray(block, dtype=numpy.float32) for block in chosen]
+    state, many = 1, numpy.empty(32 * MANY_BLOCKS, dtype=numpy.float32)
+    for i in range(many.size):
+        state = (state * 1664525 + 1013904223) % 2**32
+        many[i] = ((state >> 8) - 2**23) * 2.0 ** (i // 32 % 24 - 32)  # exact in float32
+    for kind in (gguf.GGMLQuantizationType.Q8_0, gguf.GGMLQuantizationType.Q4_0):
+        for block in numbers_of:
+            yield f"block {kind.name} {block.tobytes().hex()} {gguf.quants.quantize(block, kind).tobytes().hex()}"
+        yield f"many {kind.name} {MANY_BLOCKS} {zlib.crc32(gguf.quants.quantize(many, kind).tobytes())}"
+
+
 def compare_with_llama_cpp():
     from cyllama.llama import llama_cpp as cy
 
@@ -251,6 +274,9 @@ def compare_with_llama_cpp():
 if __name__ == "__main__":
     if sys.argv[1:] == ["--llama-cpp"]:
         compare_with_llama_cpp()
+    elif sys.argv[1:] == ["--blocks"]:
+        lines = ["# SPDX-License-Identifier: MIT", "# Written by gguf_files.py --blocks with gguf 0.19.0: the type, 32 numbers and the bytes of their block; of many blocks the checksum."]
+        (HERE / "gguf_blocks.txt").write_text("\n".join(lines + list(blocks())) + "\n")
     elif sys.argv[1:] == ["--seeds"]:
         save_seeds()
     else:

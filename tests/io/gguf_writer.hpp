@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Makes GGUF files for tests, also such as no program writes.
+/// Makes GGUF files for tests, also such as no program writes, and such as ht::write_gguf refuses; where it need not it has the library
+/// write.
 ///
 ///     support::gguf_writer w;
 ///     w.add("llama.block_count", ht::gguf_value_type::u32, std::uint32_t{2});
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include <halftone/io/gguf.hpp>
+#include <halftone/io/gguf/writer.hpp>
 
 namespace support {
 
@@ -45,11 +47,13 @@ struct gguf_writer {
     std::vector<key> keys;
     std::vector<tensor> tensors;
 
+    /// A number, a text or a value as in the file.
     template <class T>
-    static std::string raw(const T& x) {
-        return std::string(reinterpret_cast<const char*>(&x), sizeof x);
+    static std::string stored(const T& x) {
+        std::string bytes;
+        ht::detail::append_gguf(bytes, x);
+        return bytes;
     }
-    static std::string text(const std::string& s) { return raw(static_cast<std::uint64_t>(s.size())) + s; }
 
     /// Adds a key, or replaces its value.
     void set(const std::string& name, const std::string& value) {
@@ -64,22 +68,18 @@ struct gguf_writer {
         if constexpr (sizeof(T) == sizeof alignment) {
             if (name == "general.alignment") std::memcpy(&alignment, &x, sizeof alignment);
         }
-        set(name, raw(type) + raw(x));
+        set(name, stored(type) + stored(x));
     }
-    void add(const std::string& name, const std::string& value) {
-        set(name, raw(ht::gguf_value_type::text) + text(value));
-    }
+    void add(const std::string& name, const std::string& value) { set(name, stored(ht::gguf_value_of(value))); }
     template <class T>
     void add_array(const std::string& name, ht::gguf_value_type type, const std::vector<T>& all) {
-        std::string value = raw(ht::gguf_value_type::array) + raw(type) + raw(static_cast<std::uint64_t>(all.size()));
-        for (const T& x : all) value += raw(x);
+        std::string value =
+            stored(ht::gguf_value_type::array) + stored(type) + stored(static_cast<std::uint64_t>(all.size()));
+        for (const T& x : all) value += stored(x);
         set(name, value);
     }
     void add_texts(const std::string& name, const std::vector<std::string>& all) {
-        std::string value = raw(ht::gguf_value_type::array) + raw(ht::gguf_value_type::text) +
-                            raw(static_cast<std::uint64_t>(all.size()));
-        for (const std::string& x : all) value += text(x);
-        set(name, value);
+        set(name, stored(ht::gguf_value_of(all)));
     }
     void add_tensor(const std::string& name, ht::ggml_type type, const std::vector<ht::extent>& shape,
                     const std::string& bytes) {
@@ -90,16 +90,16 @@ struct gguf_writer {
     }
 
     std::string bytes() const {
-        std::string head = "GGUF" + raw(version) + raw(static_cast<std::uint64_t>(tensors.size())) +
-                           raw(static_cast<std::uint64_t>(keys.size()));
-        for (const key& k : keys) head += text(k.name) + k.value;
+        std::string head = "GGUF" + stored(version) + stored(static_cast<std::uint64_t>(tensors.size())) +
+                           stored(static_cast<std::uint64_t>(keys.size()));
+        for (const key& k : keys) head += stored(k.name) + k.value;
         const std::uint64_t unit = alignment == 0 ? 1 : alignment;
         std::string data;
         for (const tensor& t : tensors) {
             data.resize(ht::round_up(data.size(), unit));
-            head += text(t.name) + raw(static_cast<std::uint32_t>(t.extents.size()));
-            for (const std::uint64_t e : t.extents) head += raw(e);
-            head += raw(t.type) + raw(t.first == automatic ? static_cast<std::uint64_t>(data.size()) : t.first);
+            head += stored(t.name) + stored(static_cast<std::uint32_t>(t.extents.size()));
+            for (const std::uint64_t e : t.extents) head += stored(e);
+            head += stored(t.type) + stored(t.first == automatic ? static_cast<std::uint64_t>(data.size()) : t.first);
             data += t.bytes;
         }
         head.resize(ht::round_up(head.size(), unit));
@@ -111,16 +111,7 @@ struct gguf_writer {
 /// The keys and tensors of a file.
 inline gguf_writer copy_of(const ht::gguf_file& file) {
     gguf_writer w;
-    for (const auto& [name, v] : file.metadata().values()) {
-        const bool is_text = v.type == ht::gguf_value_type::text;
-        if (v.is_array && is_text) {
-            w.add_texts(name, v.texts);
-        } else if (v.is_array) {
-            w.set(name, w.raw(ht::gguf_value_type::array) + w.raw(v.type) + w.raw(v.count) + v.bytes);
-        } else {
-            w.set(name, w.raw(v.type) + (is_text ? w.text(v.bytes) : v.bytes));
-        }
-    }
+    for (const auto& [name, v] : file.metadata().values()) w.set(name, w.stored(v));
     for (const ht::gguf_tensor& t : file.tensors()) {
         std::string bytes(static_cast<std::size_t>(t.bytes), '\0');
         file.read(t, bytes.data());

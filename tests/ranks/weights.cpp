@@ -13,6 +13,7 @@
 
 #include <halftone/amp.hpp>
 #include <halftone/io/pretrained.hpp>
+#include <halftone/io/pretrained/save_gguf.hpp>
 #include <halftone/memory/kept_states.hpp>
 #include <halftone/policy/recipe.hpp>
 #include <halftone/ranks/check_equal.hpp>
@@ -145,7 +146,8 @@ TEST_CASE("weights of ranks: a model that is divided before it has memory, what 
     is_as_whole<bert_of<ht::pure_bf16>>("encoder.h.*", "encoder.embed.*");
 }
 
-/// A model of a GGUF file on ranks, and one that waits for it, have the values of a whole model that loads it.
+/// A model of a GGUF file on ranks, and one that waits for it, have the values of a whole model that loads it; and all ranks save the
+/// same file as that model.
 template <class P, ht::nn::qk_norm Norm>
 void is_as_whole_gguf(const char* name) {
     CAPTURE(name);
@@ -157,6 +159,9 @@ void is_as_whole_gguf(const char* name) {
     ht::load_pretrained(whole, path);
     const auto loaded = values_of(whole.parameters());
     const bytes logits = logits_of(device, whole);
+    const support::temporary_folder folder;
+    const ht::save_gguf_options as{.like = path, .type = ht::ggml_type::q8_0};
+    ht::save_gguf(whole, folder.path() / "whole.gguf", as);
     {
         const ht::defer_parameters until_loaded{device};
         model_type waiting{device, sizes, 5};
@@ -178,12 +183,15 @@ void is_as_whole_gguf(const char* name) {
                 ht::load_pretrained(model, path);
                 CHECK(values_of(model.parameters()) == loaded);
                 CHECK(logits_of(own, model) == logits);
+                ht::save_gguf(model, folder.path() / "divided.gguf", as);
             });
+            CHECK(text_of(folder.path() / "divided.gguf") == text_of(folder.path() / "whole.gguf"));
+            std::filesystem::remove(folder.path() / "divided.gguf");
         }
     }
 }
 
-TEST_CASE("weights of ranks: each reads its part of a GGUF file") {
+TEST_CASE("weights of ranks: each reads its part of a GGUF file, and all write one") {
     using enum ht::nn::qk_norm;
     for (const char* const type : {"F32", "BF16", "F16", "Q8_0", "Q4_0", "MXFP4"}) {
         const std::string end = std::string(1, '-') + type + ".gguf";

@@ -207,6 +207,14 @@ std::uint32_t read_gguf_version(Cursor& in) {
     return version;
 }
 
+/// The bytes of which each tensor's place is a multiple.
+inline std::uint64_t gguf_alignment(const gguf_metadata& keys) {
+    const auto alignment = keys.integer("general.alignment", 32);
+    if (alignment < 1 || alignment > 1 << 30 || (alignment & (alignment - 1)) != 0)
+        fail<gguf_error>(keys.where(), ": general.alignment is ", alignment, "; expected a power of 2, at most 2^30");
+    return static_cast<std::uint64_t>(alignment);
+}
+
 /// Reads and checks the header of a file of `size` bytes, which read(to, first, count) copies. `where` begins the messages.
 template <class Read>
 gguf_header read_gguf(const std::string& where, std::uint64_t size, const Read& read) {
@@ -221,7 +229,7 @@ gguf_header read_gguf(const std::string& where, std::uint64_t size, const Read& 
     const auto tensors = in.template number<std::uint64_t>(), keys = in.template number<std::uint64_t>();
     in.expect(tensors, least_tensor);
     in.expect(keys, least_key);
-    std::map<std::string, gguf_value> values;
+    gguf_keys values;
     for (std::uint64_t i = 0; i < keys; ++i) {
         const std::string key = in.text();
         if (key.empty() || key.size() > 65535)
@@ -230,10 +238,7 @@ gguf_header read_gguf(const std::string& where, std::uint64_t size, const Read& 
             fail<gguf_error>(where, ": has the key '", shown(key), "' twice");
     }
     header.metadata = gguf_metadata(where, std::move(values));
-    const auto alignment = header.metadata.integer("general.alignment", 32);
-    if (alignment < 1 || alignment > 1 << 30 || (alignment & (alignment - 1)) != 0)
-        fail<gguf_error>(where, ": general.alignment is ", alignment, "; expected a power of 2, at most 2^30");
-    header.alignment = static_cast<std::uint64_t>(alignment);
+    header.alignment = gguf_alignment(header.metadata);
     std::set<std::string> names;
     for (std::uint64_t i = 0; i < tensors; ++i) {
         header.tensors.push_back(read_gguf_tensor(in));

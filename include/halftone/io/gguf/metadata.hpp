@@ -6,6 +6,7 @@
 ///     keys.text("general.architecture");                // "llama"; throws gguf_error if it is missing, or no text
 ///     keys.integer("llama.context_length", 2048);       // 2048 if it is missing
 ///     keys.texts("tokenizer.ggml.tokens");              // an array
+///     const ht::gguf_keys written{{"llama.context_length", ht::gguf_value_of(std::uint32_t{2048})}};    // for ht::write_gguf
 #pragma once
 
 #include <cmath>
@@ -15,6 +16,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -35,6 +37,46 @@ struct gguf_value {
     std::string bytes{};               ///< numbers and bools as in the file, or a text
     std::vector<std::string> texts{};  ///< the elements of an array of texts
 };
+/// Keys of a GGUF file and their values.
+using gguf_keys = std::map<std::string, gguf_value>;
+
+namespace detail {
+
+/// The type in a GGUF file of numbers of a type of C++, or of bools.
+template <class T>
+constexpr gguf_value_type gguf_type_of() {
+    if constexpr (std::is_same_v<T, bool>) return gguf_value_type::boolean;
+    if constexpr (std::is_floating_point_v<T>) return sizeof(T) == 4 ? gguf_value_type::f32 : gguf_value_type::f64;
+    constexpr gguf_value_type types[]{gguf_value_type::u8,  gguf_value_type::i8,  gguf_value_type::u16,
+                                      gguf_value_type::i16, gguf_value_type::u32, gguf_value_type::i32,
+                                      gguf_value_type::u64, gguf_value_type::i64};
+    constexpr int place = sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 2 : sizeof(T) == 4 ? 4 : 6;
+    return types[place + (std::is_signed_v<T> ? 1 : 0)];
+}
+
+}  // namespace detail
+
+/// A number, of the type that it has in C++, or a bool, as a value of a GGUF file.
+template <class T>
+    requires std::is_arithmetic_v<T> gguf_value gguf_value_of(T x) {
+        return {.type = detail::gguf_type_of<T>(), .bytes = std::string(reinterpret_cast<const char*>(&x), sizeof x)};
+    }
+/// A text as a value of a GGUF file.
+inline gguf_value gguf_value_of(std::string text) { return {.type = gguf_value_type::text, .bytes = std::move(text)}; }
+/// An array of numbers as a value of a GGUF file.
+template <class T>
+    requires(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>)
+gguf_value gguf_value_of(const std::vector<T>& all) {
+    return {.type = detail::gguf_type_of<T>(),
+            .is_array = true,
+            .count = all.size(),
+            .bytes = std::string(reinterpret_cast<const char*>(all.data()), all.size() * sizeof(T))};
+}
+/// An array of texts as a value of a GGUF file.
+inline gguf_value gguf_value_of(std::vector<std::string> texts) {
+    const std::uint64_t count = texts.size();
+    return {.type = gguf_value_type::text, .is_array = true, .count = count, .texts = std::move(texts)};
+}
 
 namespace detail {
 
@@ -103,12 +145,11 @@ class gguf_metadata {
   public:
     gguf_metadata() = default;
     /// `where` begins the messages.
-    gguf_metadata(std::string where, std::map<std::string, gguf_value> values)
-        : where_(std::move(where)), values_(std::move(values)) {}
+    gguf_metadata(std::string where, gguf_keys values) : where_(std::move(where)), values_(std::move(values)) {}
 
     const std::string& where() const { return where_; }
     /// All keys, by name.
-    const std::map<std::string, gguf_value>& values() const { return values_; }
+    const gguf_keys& values() const { return values_; }
     /// Whether the file has this key.
     bool has(const std::string& key) const { return values_.count(key) != 0; }
 
@@ -183,7 +224,7 @@ class gguf_metadata {
     }
 
     std::string where_;
-    std::map<std::string, gguf_value> values_;
+    gguf_keys values_;
 };
 
 }  // namespace HALFTONE_ABI

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <halftone/io/gguf/metadata.hpp>
@@ -71,5 +72,33 @@ inline gguf_tokenizer read_gguf_tokenizer(const gguf_metadata& keys) {
     return t;
 }
 
+namespace detail {
+
+/// The keys that say this of a tokenizer: what is empty has none, but merges, without which llama.cpp loads no byte-level pairs.
+inline gguf_keys gguf_keys_of(const gguf_tokenizer& t) {
+    const std::string begin = "tokenizer.ggml.";
+    gguf_keys keys{{begin + "model", gguf_value_of(t.model)}, {begin + "tokens", gguf_value_of(t.tokens)}};
+    if (!t.pre.empty()) keys[begin + "pre"] = gguf_value_of(t.pre);
+    if (!t.token_type.empty())
+        keys[begin + "token_type"] = gguf_value_of(std::vector<std::int32_t>(t.token_type.begin(), t.token_type.end()));
+    if (!t.scores.empty()) keys[begin + "scores"] = gguf_value_of(std::vector<float>(t.scores.begin(), t.scores.end()));
+    if (t.model == "gpt2" || !t.merges.empty()) keys[begin + "merges"] = gguf_value_of(t.merges);
+    const std::pair<const char*, std::optional<std::int64_t>> ids[]{
+        {"bos_token_id", t.bos},         {"eos_token_id", t.eos},         {"eot_token_id", t.eot},
+        {"eom_token_id", t.eom},         {"unknown_token_id", t.unknown}, {"seperator_token_id", t.separator},
+        {"padding_token_id", t.padding}, {"mask_token_id", t.mask}};
+    for (const auto& [key, id] : ids) {
+        if (id) keys[begin + key] = gguf_value_of(static_cast<std::uint32_t>(*id));
+    }
+    const std::pair<const char*, std::optional<bool>> flags[]{
+        {"add_bos_token", t.add_bos}, {"add_eos_token", t.add_eos}, {"add_space_prefix", t.add_space_prefix}};
+    for (const auto& [key, flag] : flags) {
+        if (flag) keys[begin + key] = gguf_value_of(*flag);
+    }
+    if (!t.chat_template.empty()) keys["tokenizer.chat_template"] = gguf_value_of(t.chat_template);
+    return keys;
+}
+
+}  // namespace detail
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

@@ -197,15 +197,17 @@ inline nlohmann::json config_like(const std::filesystem::path& like) {
     for (const char* const of_weights : {"dtype", "torch_dtype", "quantization_config"}) config.erase(of_weights);
     return config;
 }
+/// Throws state_error for a model with adapters that are not merged; `what` is the call, and makes a folder or a file.
+inline void check_without_adapters(const store& parameters, const char* what, const char* made) {
+    if (parameters.adapters().are_in_use())
+        fail<state_error>(what, ": the model has adapters, which are no part of its ", made,
+                          ": ht::merge_adapters adds them to the weights, ht::save_adapters writes them alone");
+}
 /// Writes a folder that transformers loads: the weights, generation_config.json of the folder `like`, and at last `config`. Of a
 /// model that is divided among ranks, all of them call it.
 inline void save_folder(const store& parameters, const std::filesystem::path& folder, const nlohmann::json& config,
                         const save_pretrained_options& options, save_weights_options weights) {
-    if (parameters.adapters().are_in_use())
-        fail<state_error>(
-            "save_pretrained: the model has adapters, which are no part of its folder: ht::merge_adapters adds them to "
-            "the "
-            "weights, ht::save_adapters writes them alone");
+    check_without_adapters(parameters, "save_pretrained", "folder");
     std::optional<std::string> generation;
     if (!options.like.empty()) {
         const auto beside = config_file_of(options.like).parent_path() / "generation_config.json";
