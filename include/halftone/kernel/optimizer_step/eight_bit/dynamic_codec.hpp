@@ -11,7 +11,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include <halftone/kernel/optimizer_step/eight_bit/dynamic_map.hpp>
+#include <halftone/number/dynamic_map.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

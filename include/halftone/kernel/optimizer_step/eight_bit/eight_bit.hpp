@@ -8,7 +8,7 @@
 ///         device, {.step = {.master = w, .copy = w16, .gradient = g, .factors = &record.factors, .step = &steps},
 ///                  .codes = {m8, v8}, .absmax = {m_max, v_max}, .maps = maps.data()});
 ///
-/// Numeric contract: a moment is its code's value in the dynamic map (dynamic_map.hpp) times the absmax of its block,
+/// Numeric contract: a moment is its code's value in the dynamic map (number/dynamic_map.hpp) times the absmax of its block,
 /// one product in float. The rule's step follows as optimizer_step.hpp specifies, with the same bits as with moments in
 /// float; the parameter is updated with the new moments before these are rounded to codes. Then absmax becomes the
 /// largest magnitude of the block's new moments, and each code becomes that of the value nearest to moment / absmax, a
@@ -32,14 +32,17 @@
 /// elements of its block only by absmax, and the bits are the same at any number of threads.
 #pragma once
 
-#include <halftone/kernel/optimizer_step/eight_bit/dynamic_map.hpp>
 #include <halftone/kernel/optimizer_step/optimizer_step.hpp>
 #include <halftone/kernel/optimizer_step/rule/adamw.hpp>
+#include <halftone/number/dynamic_map.hpp>
 #include <halftone/number/integer.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
+
+/// The number of consecutive elements with a common absmax (largest magnitude).
+inline constexpr extent eight_bit_block = 256;
 
 template <class Rule, class Param, class Copy, class Accumulate>
 struct eight_bit_step_arguments {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The dynamic map: the 256 values of a byte of 8-bit optimizer state, defined by the "dynamic tree quantization" of
-/// Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization", by the algorithm of bitsandbytes'
+/// The dynamic map: the 256 values of a byte of 8-bit optimizer state, and of a scale of nf4 (nf4.hpp), defined by the
+/// "dynamic tree quantization" of Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization", by the algorithm of bitsandbytes'
 /// create_dynamic_map in double. bitsandbytes 0.50.2 computes in float: 72 values of its signed map and 100 of the other
 /// are not the same, by one unit in the last place, or, of three values, by two.
 ///
@@ -17,14 +17,10 @@
 #include <cstdint>
 
 #include <halftone/number/bits.hpp>
-#include <halftone/tensor/shape.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
-
-/// The number of consecutive elements with a common absmax (largest magnitude).
-inline constexpr extent eight_bit_block = 256;
 
 /// A map, and the table by which a value finds its code; both consist of 32-bit words, as kernels read them.
 ///
@@ -59,7 +55,7 @@ HALFTONE_HD inline std::uint32_t dynamic_code(std::uint32_t rank, bool is_negati
 
 /// Computes the values with bitsandbytes' algorithm, in double; each is rounded to float once. Returns the number of
 /// magnitudes.
-inline int make_magnitudes(float (&magnitudes)[dynamic_map::codes], bool has_sign) {
+constexpr int make_magnitudes(float (&magnitudes)[dynamic_map::codes], bool has_sign) {
     constexpr double ends[dynamic_map::decades] = {1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1};
     int count = 0;
     magnitudes[count++] = 0;
