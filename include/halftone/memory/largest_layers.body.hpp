@@ -16,7 +16,7 @@ HALFTONE_OUT_OF_LINE std::string largest_layers(const std::vector<store_entry>& 
         if (end == std::string::npos) end = e.path.rfind('.');
         const std::string name = e.path.substr(0, end);
         const store_group& g = groups[e.group];
-        const std::size_t bytes = e.count * ((e.master == store_entry::nowhere ? 0 : g.param_bytes) + g.copy_bytes);
+        const std::size_t bytes = (e.master == store_entry::nowhere ? 0 : e.count * g.param_bytes) + g.bytes_of_copy(e);
         const auto same = [&name](const auto& l) { return l.first == name; };
         const auto at = std::find_if(layers.begin(), layers.end(), same);
         if (at == layers.end()) {

@@ -10,12 +10,29 @@
 #include <type_traits>
 
 #include <halftone/config.hpp>
+#include <halftone/tensor/coded_matrix.hpp>
 #include <halftone/tensor/split_view.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
 class store;
+struct store_entry;
+struct store_group;
+
+namespace detail {
+
+template <class Storage, int Rank>
+struct values_view_of {
+    using type = const_view<typename Storage::compute, Rank>;
+};
+template <class Storage>
+    requires requires { typename Storage::format; }
+struct values_view_of<Storage, 2> {
+    using type = coded_matrix<typename Storage::format>;
+};
+
+}  // namespace detail
 
 /// One parameter, as a handle into a store. Copies of the handle refer to the same parameter, so that weights can be
 /// tied.
@@ -29,6 +46,9 @@ class parameter {
     /// A split master is not stored as a float anywhere; to_host joins its halves.
     using master_view = std::conditional_t<Storage::is_split, split_view<Rank>, view<param, Rank>>;
 
+    /// What kernels read.
+    using values_view = typename detail::values_view_of<Storage, Rank>::type;
+
     parameter() = default;
     parameter(halftone::store& owner, std::size_t entry, const halftone::shape<Rank>& shape)
         : store_(&owner), entry_(entry), shape_(shape) {}
@@ -38,8 +58,8 @@ class parameter {
     std::size_t entry() const { return entry_; }
     const halftone::shape<Rank>& shape() const { return shape_; }
 
-    /// The copy that kernels read. Throws state_error before the store's commit.
-    const_view<compute, Rank> values() const;
+    /// The copy that kernels read: numbers, or the codes and scales of a block format. Throws state_error before the store's commit.
+    values_view values() const;
     /// The master, which the optimizer updates; after writing to it, call the store's refresh(). Throws state_error
     /// before commit, and for a frozen parameter that kept only its copy. A split master can be read with
     /// to_host(device, master()) and written with assign().
@@ -51,6 +71,8 @@ class parameter {
     bool is_frozen() const;
 
   private:
+    const_view<compute, Rank> plain_values(const store_entry& e, const store_group& g) const;
+
     halftone::store* store_ = nullptr;
     std::size_t entry_ = 0;
     halftone::shape<Rank> shape_{};

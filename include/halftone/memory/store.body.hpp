@@ -74,7 +74,8 @@ HALFTONE_OUT_OF_LINE void store::fill(const std::function<bool(std::size_t index
         const auto clear_gap = [&](const buffer& slab, std::size_t place, std::size_t each) {
             if (place != nowhere) memory_->clear(slab.data() + (place + e.count) * each, gap * each);
         };
-        clear_gap(g.master, e.master, g.param_bytes), clear_gap(g.copy, e.copy, g.copy_bytes);
+        clear_gap(g.master, e.master, g.param_bytes);
+        if (g.coding == nullptr) clear_gap(g.copy, e.copy, g.copy_bytes);
         if (!memory_->has_contents()) continue;
         if (g.round != nullptr && e.master != nowhere) round(g, e.master + e.count, e.copy + e.count, gap, host);
         if (are_wanted(i)) fill_here(i, host);
@@ -126,6 +127,7 @@ HALFTONE_OUT_OF_LINE void store::refresh() {
         const group& g = groups_[e.group];
         if (g.round != nullptr && g.masters != g.copies && e.master != nowhere)
             round(g, e.master, e.copy, e.count, host);
+        if (g.coding != nullptr) encode_master(e);
     }
 }
 
@@ -137,6 +139,58 @@ HALFTONE_OUT_OF_LINE void store::refresh(std::size_t index) {
     const group& g = groups_[e.group];
     staging host;
     if (g.round != nullptr && e.master != nowhere) round(g, e.master, e.copy, e.count, host);
+    if (g.coding != nullptr) encode_master(e);
+}
+
+HALFTONE_OUT_OF_LINE void store::check_blocks(const entry& e) const {
+    const detail::weight_coding& of = *groups_[e.group].coding;
+    if (static_cast<std::size_t>(e.width) % of.block != 0)
+        fail<shape_error>("store: ", e.path, " has rows of ", e.width, " numbers, which are no whole blocks of ",
+                          of.name, ": ", of.block, "; give its layer a policy without the role `copy`");
+}
+
+HALFTONE_OUT_OF_LINE void store::write_coded(std::size_t index, const float* values) {
+    check_committed();
+    await_readers();
+    const entry& e = entries_[index];
+    const group& g = groups_[e.group];
+    if (e.master != nowhere) {
+        std::vector<std::byte> masters(e.count * g.param_bytes);
+        g.param_type->narrow(values, e.count, masters.data());
+        write(index, 0, masters.data(), e.count);
+    }
+    std::vector<std::byte> codes(g.coding->bytes(e.count));
+    g.coding->encode(values, e.count, codes.data());
+    memory_->write(g.copy.data() + e.copy, codes.data(), codes.size());
+}
+
+HALFTONE_OUT_OF_LINE void store::read_coded(const entry& e, std::size_t first, std::size_t count, float* to) const {
+    const group& g = groups_[e.group];
+    std::vector<std::byte> codes(g.coding->bytes(e.count));
+    memory_->read(codes.data(), g.copy.data() + e.copy, codes.size());
+    g.coding->decode(codes.data(), e.count, first, count, to);
+}
+
+HALFTONE_OUT_OF_LINE void store::encode_master(const entry& e) {
+    const group& g = groups_[e.group];
+    if (e.master == nowhere || masters_here(e).count < e.count) return;
+    std::vector<std::byte> masters(e.count * g.param_bytes), codes(g.coding->bytes(e.count));
+    std::vector<float> values(e.count);
+    memory_->read(masters.data(), g.master.data() + e.master * g.param_bytes, masters.size());
+    g.param_type->widen(masters.data(), e.count, values.data());
+    g.coding->encode(values.data(), e.count, codes.data());
+    memory_->write(g.copy.data() + e.copy, codes.data(), codes.size());
+}
+
+HALFTONE_OUT_OF_LINE void store::fill_coded(const entry& e) {
+    const group& g = groups_[e.group];
+    std::vector<std::byte> masters(e.count * g.param_bytes), codes(g.coding->bytes(e.count));
+    std::vector<float> values(e.count);
+    g.fill(e.values, masters.data(), 0, e.count, seed_, e.number);
+    g.param_type->widen(masters.data(), e.count, values.data());
+    g.coding->encode(values.data(), e.count, codes.data());
+    memory_->write(g.copy.data() + e.copy, codes.data(), codes.size());
+    if (e.master != nowhere) write_part(g.master, e.master, g.param_bytes, masters_here(e), 0, masters.data(), e.count);
 }
 
 HALFTONE_OUT_OF_LINE std::size_t store::freeze(const std::string& pattern) {
@@ -280,7 +334,8 @@ HALFTONE_OUT_OF_LINE void store::keep_runs(const detail::run_options& options) {
         g.master = std::move(master);
         buffer copy(*memory_, g.copies * g.copy_bytes, memory_kind::copy);
         memory_->clear(copy.data(), copy.bytes());
-        if (!is_waiting_) mover.move(&entry::copy, &store_run::copy, g.copy_bytes, g.copy, copy);
+        if (!is_waiting_ && g.coding == nullptr) mover.move(&entry::copy, &store_run::copy, g.copy_bytes, g.copy, copy);
+        if (!is_waiting_ && g.coding != nullptr) mover.move_codes(g, g.copy, copy);
         g.copy = std::move(copy);
     }
     for (const entry& e : entries_) tell(e, +1);
@@ -294,6 +349,7 @@ HALFTONE_OUT_OF_LINE void store::keep_runs(const detail::run_options& options) {
 HALFTONE_OUT_OF_LINE void store::fill_here(std::size_t index, staging& host) {
     const entry& e = entries_[index];
     const group& g = groups_[e.group];
+    if (g.coding != nullptr) return fill_coded(e);
     const element_range masters = e.master == nowhere ? element_range{} : masters_here(e),
                         copies = e.copy == nowhere ? element_range{} : here(e, &store_run::copy);
     const element_range all = copies.count > masters.count ? copies : masters;  // one has the other's elements, too
@@ -325,7 +381,9 @@ HALFTONE_OUT_OF_LINE void store::place(entry& e) {
     group& g = groups_[e.group];
     const std::size_t room = round_up(e.count, granule);
     const auto take = [room](std::size_t& end) { return std::exchange(end, end + room); };
-    e.copy = g.copy_bytes == 0 ? nowhere : take(g.copies);
+    e.copy = g.copy_bytes == 0     ? nowhere
+             : g.coding != nullptr ? std::exchange(g.copies, g.copies + g.room_of_codes(e))
+                                   : take(g.copies);
     e.master = e.frozen && g.copy_bytes != 0 && !e.keeps_master ? nowhere : take(g.masters);
     e.gradient = e.frozen ? nowhere : take(g.gradients);
     e.moment = e.gradient, e.order = e.master;
@@ -350,7 +408,9 @@ HALFTONE_OUT_OF_LINE void store::tell(const entry& e, std::ptrdiff_t sign) const
             is_there && slab.data() != nullptr ? slab.data() + (place + part.first) * each : nullptr);
     };
     note(memory_kind::master, g.master, e.master, masters_here(e), g.param_bytes);
-    note(memory_kind::copy, g.copy, e.copy, here(e, &store_run::copy), g.copy_bytes);
+    const element_range copies =
+        g.coding == nullptr ? here(e, &store_run::copy) : element_range{0, g.room_of_codes(e)};
+    note(memory_kind::copy, g.copy, e.copy, copies, g.copy_bytes);
 }
 
 HALFTONE_OUT_OF_LINE void store::drop_frozen_masters() {

@@ -77,6 +77,17 @@ class store final : public detail::capture_dependency {
         return {*this, index, shape};
     }
 
+    /// Adds the weight (out, in) of a linear layer, whose copy may be in blocks of a format (role `copy`). Throws as add does, and
+    /// shape_error for rows that are no whole number of blocks.
+    template <class P, class Op>
+    parameter<weight_signature<P, Op>, 2> add_weight(const char* leaf, const shape<2>& shape, const initial& values) {
+        using types = weight_signature<P, Op>;
+        const std::size_t index = add_entry(path_of<P>, layout_of<types>, leaf, shape, values, 0);
+        if constexpr (coded<types>) check_blocks(entries_[index]);
+        amaxes_.add<P, Op>(index, entries_[index].path);
+        return {*this, index, shape};
+    }
+
     /// Adds a state of a layer with policy P, which the layer keeps between passes, such as running statistics
     /// (PyTorch's buffers). It is fp32 under every policy, or fp64 if the policy stores parameters in fp64. It has no
     /// gradient, and optimizers skip it; a layer writes to its master(), and it is read and assigned like a frozen
@@ -140,6 +151,11 @@ class store final : public detail::capture_dependency {
     void write(std::size_t index, std::size_t first, const std::byte* values, std::size_t count);
     /// Writes values likewise, and those rounded to the copies: refresh() is not needed afterwards, unless the store is divided.
     void write_with_copies(std::size_t index, std::size_t first, const std::byte* values, std::size_t count);
+
+    /// Writes all values of a weight whose copy is codes of a block format (role `copy`): the codes, and the master, if it has one.
+    void write_coded(std::size_t index, const float* values);
+    /// Reads the numbers that such codes stand for.
+    void read_coded(const entry& e, std::size_t first, std::size_t count, float* to) const;
 
     /// Rounds all masters to their copies again; to be called after masters were written to. Split masters need no
     /// rounding. If the store is sharded, all ranks call it.
@@ -257,14 +273,17 @@ class store final : public detail::capture_dependency {
         detail::storage_layout l;
         l.has_sparse_gradients = has_sparse_gradient<Storage>;
         l.param_bytes = sizeof(typename Storage::master);
-        l.copy_bytes = has_copy ? sizeof(typename Storage::compute) : 0;
+        l.copy_bytes = coded<Storage> ? 1 : has_copy ? sizeof(typename Storage::compute) : 0;
         l.accumulate_bytes = sizeof(typename Storage::accumulate);
         l.state_bytes = sizeof(typename Storage::state);
         l.param_type = &value_traits_of<typename Storage::param>;
         l.copy_type = &value_traits_of<typename Storage::compute>;
         l.state_type = &value_traits_of<typename Storage::state>;
         l.fill = &detail::fill_initial<typename Storage::param>;
-        if constexpr (Storage::is_split) {
+        if constexpr (coded<Storage>) {
+            l.coding = &detail::weight_coding_of<typename Storage::format>;
+            l.copy_type = &value_traits_of<float>;
+        } else if constexpr (Storage::is_split) {
             l.split = &detail::split_values;
         } else if constexpr (has_copy) {
             l.round = &detail::round_values<typename Storage::param, typename Storage::compute, Storage::copy_rounding>;
@@ -328,6 +347,13 @@ class store final : public detail::capture_dependency {
     void write(const group& g, const entry& e, std::size_t first, const std::byte* values, std::size_t count,
                staging& host);
     void round(const group& g, std::size_t master, std::size_t copy, std::size_t all, staging& host);
+
+    /// Throws shape_error for rows of codes that are no whole number of blocks.
+    void check_blocks(const entry& e) const;
+    /// Gives an entry whose copy is codes its initial values.
+    void fill_coded(const entry& e);
+    /// Makes the codes of an entry from its master, if it has one.
+    void encode_master(const entry& e);
 
     std::string run_time_path(const char* path, const char* leaf) const;
 
@@ -413,10 +439,16 @@ class defer_parameters {
 };
 
 template <class Storage, int Rank>
-const_view<typename Storage::compute, Rank> parameter<Storage, Rank>::values() const {
+auto parameter<Storage, Rank>::values() const -> values_view {
     store_->check_committed();
     const store::entry& e = store_->entries()[entry_];
     const store::group& g = store_->groups()[e.group];
+    if constexpr (coded<Storage>) return {g.copy.data() + e.copy, shape_[0], shape_[1]};
+    else return plain_values(e, g);
+}
+template <class Storage, int Rank>
+const_view<typename Storage::compute, Rank> parameter<Storage, Rank>::plain_values(const store_entry& e,
+                                                                                  const store_group& g) const {
     const bool copied = g.copy_bytes != 0;
     if (store_->is_divided()) {
         const store_run& run = store_->runs()[e.run];

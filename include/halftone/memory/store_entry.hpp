@@ -14,6 +14,8 @@
 
 #include <halftone/memory/initial.hpp>
 #include <halftone/memory/resource.hpp>
+#include <halftone/memory/weight_coding.hpp>
+#include <halftone/number/integer.hpp>
 #include <halftone/number/value_traits.hpp>
 #include <halftone/tensor/shape.hpp>
 
@@ -28,7 +30,7 @@ struct store_entry {
     std::size_t group = 0;
     std::size_t count = 0;     ///< elements
     std::size_t master = 0;    ///< first element in the group's master slab; `nowhere` if frozen without a master
-    std::size_t copy = 0;      ///< first element in the copy slab; unused if the group has none
+    std::size_t copy = 0;      ///< first element in the copy slab, or first byte of codes; unused if the group has none
     std::size_t gradient = 0;  ///< first element in the gradient slab; `nowhere` if frozen
     std::size_t moment = 0;    ///< first element in slabs of moments, as in the gradients' unless the store is sharded
     std::size_t order = 0;     ///< index of its first random number in steps: `master`, as if the store were not sharded
@@ -54,7 +56,9 @@ struct storage_layout {
     bool has_sparse_gradients = false;  ///< then the group has no gradient slab; moments are as in any group
     /// Bytes of one element of each slab; copy_bytes is 0 without copies.
     std::size_t param_bytes = 0, copy_bytes = 0, accumulate_bytes = 0, state_bytes = 0;
-    /// The number types of masters (joined, if they are split), of copies and of moments.
+    /// The block format of copies; nullptr: they are numbers. Otherwise copy_bytes is 1, as places in the slab are those of bytes.
+    const weight_coding* coding = nullptr;
+    /// The number types of masters (joined, if they are split), of copies (float if they are codes) and of moments.
     const value_traits *param_type = nullptr, *copy_type = nullptr, *state_type = nullptr;
     void (*fill)(const initial&, std::byte* to, std::size_t first, std::size_t count, std::uint64_t seed,
                  std::uint32_t tensor) = nullptr;
@@ -71,6 +75,13 @@ struct store_group : detail::storage_layout {
     const void* key = nullptr;  ///< identifies the storage type: store::key_of<Storage>()
     std::size_t masters = 0, copies = 0, gradients = 0, moments = 0;  ///< elements of each slab
     buffer master{}, copy{};
+
+    /// The bytes of a parameter's copy.
+    std::size_t bytes_of_copy(const store_entry& e) const {
+        return coding != nullptr ? coding->bytes(e.count) : e.count * copy_bytes;
+    }
+    /// What a copy in codes takes of the slab: whole cache lines.
+    std::size_t room_of_codes(const store_entry& e) const { return round_up(coding->bytes(e.count), std::size_t{64}); }
 };
 
 }  // namespace HALFTONE_ABI

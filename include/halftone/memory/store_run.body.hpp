@@ -9,7 +9,8 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-HALFTONE_OUT_OF_LINE std::vector<store_run> make_runs(std::vector<store_entry>& entries, const run_options& o) {
+HALFTONE_OUT_OF_LINE std::vector<store_run> make_runs(std::vector<store_entry>& entries, const std::vector<store_group>& groups,
+                                                      const run_options& o) {
     std::vector<store_run> runs;
     for (std::size_t i = 0; i < entries.size(); ++i) {
         store_entry& e = entries[i];
@@ -22,7 +23,8 @@ HALFTONE_OUT_OF_LINE std::vector<store_run> make_runs(std::vector<store_entry>& 
         like.keeps_master = e.keeps_master;
         const std::size_t room = round_up(e.count, run_options::granule);
         e.run = runs.size();
-        for (std::size_t r = 0; r < runs.size(); ++r) {  // the last one that has room
+        const std::size_t candidates = groups[e.group].coding == nullptr ? runs.size() : 0;
+        for (std::size_t r = 0; r < candidates; ++r) {  // the last one that has room
             if (belongs_to(runs[r], like)) e.run = runs[r].count + room <= o.most ? r : runs.size();
         }
         if (e.run == runs.size()) runs.push_back(like);
@@ -50,7 +52,11 @@ HALFTONE_OUT_OF_LINE void place_runs(std::vector<store_run>& runs, std::vector<s
         // What kernels read of the rest, which belongs to no unit, stays whole.
         if (is_trained || !has_copy || r.keeps_master || r.kind == store_run::content::state)
             r.master = take(g.masters, !divides || (r.unit == 0 && (!has_copy || r.keeps_master)));
-        if (has_copy) r.copy = take(g.copies, !divides || r.unit == 0);
+        if (g.coding != nullptr) {
+            r.copy = {std::exchange(g.copies, g.copies + round_up(g.coding->bytes(r.used), std::size_t{64})), true};
+        } else if (has_copy) {
+            r.copy = take(g.copies, !divides || r.unit == 0);
+        }
         if (!is_trained) continue;
         r.gradient = take(g.gradients, o.stage < 2);
         r.moment = take(g.moments, o.stage < 1);
@@ -59,7 +65,7 @@ HALFTONE_OUT_OF_LINE void place_runs(std::vector<store_run>& runs, std::vector<s
 
 HALFTONE_OUT_OF_LINE std::vector<store_run> lay_out_runs(std::vector<store_entry>& entries, std::vector<store_group>& groups,
                                            const run_options& o) {
-    std::vector<store_run> runs = make_runs(entries, o);
+    std::vector<store_run> runs = make_runs(entries, groups, o);
     place_runs(runs, groups, o);
     for (store_entry& e : entries) {
         const store_run& r = runs[e.run];
@@ -87,6 +93,15 @@ HALFTONE_OUT_OF_LINE void run_mover::move(const std::size_t store_entry::*place,
         host.resize(part.count == 0 ? 0 : std::min(part.count, e.count - part.first) * each);
         memory.read(host.data(), from.data() + (before[i].*place + part.first) * each, host.size());
         memory.write(to.data() + (e.*place + part.first) * each, host.data(), host.size());
+    }
+}
+
+HALFTONE_OUT_OF_LINE void run_mover::move_codes(const store_group& of, const buffer& from, const buffer& to) const {
+    for (std::size_t i = 0; i < now.size(); ++i) {
+        if (now[i].group != group) continue;
+        std::vector<std::byte> host(of.coding->bytes(now[i].count));
+        memory.read(host.data(), from.data() + before[i].copy, host.size());
+        memory.write(to.data() + now[i].copy, host.data(), host.size());
     }
 }
 

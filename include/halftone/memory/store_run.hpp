@@ -64,8 +64,10 @@ inline bool belongs_to(const store_run& r, const store_run& like) {
     return r.group == like.group && r.unit == like.unit && r.kind == like.kind && r.keeps_master == like.keeps_master;
 }
 
-/// Assigns entries to runs, in the order of the store.
-std::vector<store_run> make_runs(std::vector<store_entry>& entries, const run_options& o);
+/// Assigns entries to runs, in the order of the store. Entries whose copies are codes have a run each, and each rank has all of their
+/// codes: these are no elements that could be divided anywhere.
+std::vector<store_run> make_runs(std::vector<store_entry>& entries, const std::vector<store_group>& groups,
+                                 const run_options& o);
 
 /// Places runs in the slabs of their groups.
 void place_runs(std::vector<store_run>& runs, std::vector<store_group>& groups, const run_options& o);
@@ -98,6 +100,8 @@ struct run_mover {
 
     void move(const std::size_t store_entry::*place, const run_place store_run::*slab, std::size_t each,
               const buffer& from, const buffer& to) const;
+    /// Moves the group's copies, which are codes, as wholes.
+    void move_codes(const store_group& of, const buffer& from, const buffer& to) const;
 };
 
 }  // namespace detail

@@ -26,8 +26,9 @@ struct linear {
     using policy = P;
     using operation = op::linear;
     static constexpr bool owns_parameters = true;
+    using weight_storage = weight_signature<P, operation>;
 
-    parameter<storage_signature<P, operation>, 2> weight;  // (out, in)
+    parameter<weight_storage, 2> weight;  // (out, in)
     parameter<storage_signature<P, operation>, 1> bias;    // (out)
     [[no_unique_address]] halftone::detail::low_rank_of<P> adapter;
 
@@ -36,7 +37,7 @@ struct linear {
         : linear(s, in, out, initial{.deviation = in > 0 ? 1.0f / std::sqrt(static_cast<float>(in)) : 0.0f}) {}
     /// A linear layer with given initial values. Throws argument_error for invalid ones, and shape_error.
     linear(store& s, extent in, extent out, const initial& weights, const initial& biases = {})
-        : weight(s.add<P, operation>("weight", shape<2>{out, in}, weights)),
+        : weight(s.add_weight<P, operation>("weight", shape<2>{out, in}, weights)),
           bias(s.add<P, operation>("bias", shape<1>{out}, biases)),
           adapter(s, weight, {}) {}
 
@@ -54,8 +55,9 @@ struct linear_no_bias {
     using policy = P;
     using operation = op::linear;
     static constexpr bool owns_parameters = true;
+    using weight_storage = weight_signature<P, operation>;
 
-    parameter<storage_signature<P, operation>, 2> weight;  // (out, in)
+    parameter<weight_storage, 2> weight;  // (out, in)
     [[no_unique_address]] halftone::detail::low_rank_of<P> adapter;
 
     /// Weights are initialised with a normal distribution of variance 1 / in.
@@ -65,7 +67,7 @@ struct linear_no_bias {
     /// argument_error for invalid ones, and shape_error.
     linear_no_bias(store& s, extent in, extent out, const initial& weights,
                    std::initializer_list<row_block> blocks = {})
-        : weight(s.add<P, operation>("weight", shape<2>{out, in}, weights)), adapter(s, weight, blocks) {}
+        : weight(s.add_weight<P, operation>("weight", shape<2>{out, in}, weights)), adapter(s, weight, blocks) {}
 
     /// x: (…, in); the result is (…, out), in the policy's `output` or in the residual's type. Throws shape_error.
     template <class Context, class X, int Rank, class Residual = absent>

@@ -36,7 +36,7 @@ consteval bool check_mlp_category() {
 template <class P, class Context>
 using choosing_roles = typename layer_types<chosen_by<policy_within<P, policy_of<Context>>>, op::linear, Context>::type;
 template <class P>
-using choosing_storage = storage_signature<chosen_by<policy_within<P, as_given>>, op::linear>;
+using choosing_storage = weight_signature<chosen_by<policy_within<P, as_given>>, op::linear>;
 
 /// Whether the perceptron is one operation: if both products have the same types, weights with the same storage, and no adapters.
 template <class Up, class Down, class Context, class Residual>

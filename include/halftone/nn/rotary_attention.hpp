@@ -42,8 +42,9 @@ struct linear_perhaps_bias {
     using policy = P;
     using operation = op::linear;
     static constexpr bool owns_parameters = true;
+    using weight_storage = weight_signature<P, operation>;
 
-    parameter<storage_signature<P, operation>, 2> weight;  // (out, in)
+    parameter<weight_storage, 2> weight;  // (out, in)
     parameter<storage_signature<P, operation>, 1> bias;    // (out); not in the store if there is none
     bool has_bias;
     [[no_unique_address]] halftone::detail::low_rank_of<P> adapter;
@@ -51,7 +52,7 @@ struct linear_perhaps_bias {
     /// `blocks` are its rows, where adapters are to be those of parts of them.
     linear_perhaps_bias(store& s, extent in, extent out, const initial& weights, bool biased,
                         std::initializer_list<row_block> blocks = {})
-        : weight(s.add<P, operation>("weight", shape<2>{out, in}, weights)),
+        : weight(s.add_weight<P, operation>("weight", shape<2>{out, in}, weights)),
           bias(biased ? s.add<P, operation>("bias", shape<1>{out}, initial{}) : decltype(bias){}),
           has_bias(biased),
           adapter(s, weight, blocks) {}

@@ -192,6 +192,18 @@ struct storage {
     using master = std::conditional_t<is_split, bfloat16_remainder, Param>;  ///< the type in the slab of masters
 };
 
+/// How the weight of a linear layer is stored whose copy is in blocks of a format (number/block_format.hpp); Dense is what it would
+/// be otherwise, and its `compute` the type as which products read the numbers by default.
+template <class Dense, class Format>
+struct coded_storage : Dense {
+    using format = Format;
+};
+/// A storage whose copy is in blocks of a format.
+template <class Storage>
+concept coded = requires {
+    typename Storage::format;
+};
+
 namespace detail {
 
 /// How an embedding's table is stored whose gradient is sparse: the rows that were looked up
@@ -252,6 +264,23 @@ struct state_signature_of {
     using type = typename signature<std::conditional_t<is_double, full_fp64, full_fp32>, void>::type;
 };
 
+/// How the weight of a linear layer with policy P is stored.
+template <class P, class Op>
+struct weight_signature_of {
+    using type = typename storage_for<Op, typename signature<P, Op>::type>::type;
+};
+template <class P, class Op>
+    requires states_copy<policy_within<P, as_given>>
+struct weight_signature_of<P, Op> {
+    using r = policy_within<P, as_given>;
+    static_assert(!eight_bit<compute_type<r, Op>>,
+                  "halftone: the weights of this layer are in blocks (role `copy`), from which no 8-bit operands are made; "
+                  "give it a `compute` of 16 bits: ht::with_copy<ht::pure_bf16, ht::nf4>");
+    static_assert(layout_of<r>() == master_layout::whole,
+                  "halftone: the weights of this layer are in blocks (role `copy`), which no split master has");
+    using type = coded_storage<typename signature<P, Op>::type, typename r::copy>;
+};
+
 template <class L>
 struct own_signature {
     using type = types<>;
@@ -259,6 +288,14 @@ struct own_signature {
 template <parameter_owner L>
 struct own_signature<L> {
     using type = types<
+        typename storage_for<operation_of<L>, typename signature<typename L::policy, operation_of<L>>::type>::type>;
+};
+/// A linear layer's weight may be stored otherwise than its bias: using weight_storage = weight_signature<P, Op>.
+template <parameter_owner L>
+    requires requires { typename L::weight_storage; }
+struct own_signature<L> {
+    using type = types<
+        typename L::weight_storage,
         typename storage_for<operation_of<L>, typename signature<typename L::policy, operation_of<L>>::type>::type>;
 };
 /// A layer that has a state in addition to its parameters says so: static constexpr bool owns_state = true.
@@ -310,6 +347,11 @@ constexpr bool any_keeps_amaxes(types<Ls...>) {
 /// amp_bf16 computes in fp32, so it reads its master and has no copy.
 template <class P, class Op = void>
 using storage_signature = typename detail::storage_for<Op, typename detail::signature<P, Op>::type>::type;
+
+/// How the weight of a linear layer with policy P and operation Op is stored: as storage_signature has it, or in the blocks that the
+/// policy's role `copy` names.
+template <class P, class Op = void>
+using weight_signature = typename detail::weight_signature_of<P, Op>::type;
 
 /// How the state of a layer with policy P is stored, such as running statistics.
 template <class P>

@@ -8,6 +8,7 @@
 
 #include <halftone/config.hpp>
 #include <halftone/number/bfloat16.hpp>
+#include <halftone/number/block_format.hpp>
 #include <halftone/number/float16.hpp>
 #include <halftone/number/float8.hpp>
 #include <halftone/number/split.hpp>
@@ -180,6 +181,18 @@ struct with_output : detail::policy_with_role<P, T> {
 template <class P, class T>
 struct with_stream : detail::policy_with_role<P, T> {
     using stream = T;
+};
+
+/// P with the weights of linear layers in blocks of a format, ht::nf4 or ht::q8_0 (role `copy`): frozen weights take so many bits,
+/// and products read them as `compute`.
+///
+///     using qlora = ht::lora<ht::amp_bf16, ht::with_copy<ht::pure_bf16, ht::nf4>>;
+template <class P, class Format>
+struct with_copy : detail::policy_with_roles<P> {
+    static_assert(block_format<Format>,
+                  "halftone: with_copy: the format of copies is no block format; take ht::nf4 or ht::q8_0, or see "
+                  "number/block_format.hpp for one of your own");
+    using copy = Format;
 };
 
 /// P with sums in T (role `accum`).

@@ -32,6 +32,13 @@
 /// policy at "embed" determines the stream of the whole model; there a stated `stream` has precedence over `output`, and
 /// the `stream` of policies at other layers is not read.
 ///
+/// A fourth optional role is no number type, but a block format (number/block_format.hpp):
+///
+/// | `copy`        | the weights of linear layers as kernels read them: codes and scales, such as ht::nf4 |
+///
+/// Such weights are not trained: they are frozen, as the base of adapters is (lora.hpp), and have no master. Products read
+/// each number as `compute`.
+///
 ///     struct mine : ht::amp_bf16 { using output = float; };      // inherits a preset, changes one role
 ///     static_assert(ht::precision_policy<mine>);
 #pragma once
@@ -255,6 +262,12 @@ struct stream_type<P> {
                   "leave it out for a stream of the type `output`, or give a type: ht::with_stream<P, float>");
     using type = typename P::stream;
 };
+/// A policy that has the optional role `copy`.
+template <class P>
+concept states_copy = requires {
+    typename P::copy;
+};
+
 /// The type of the residual stream under P, a policy with roles: `stream`, or `output` where P does not have it.
 template <class P>
 using stream_of = typename stream_type<P>::type;

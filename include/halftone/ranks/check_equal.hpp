@@ -54,15 +54,16 @@ inline std::uint64_t value_checksum(const store& parameters, const store::entry&
     const store::group& g = parameters.groups()[e.group];
     std::vector<std::byte> part(std::size_t{1} << 16);
     checksum sum;
-    const auto add = [&](const buffer& slab, std::size_t first, std::size_t each) {
+    const auto add = [&](const buffer& slab, std::size_t first, std::size_t each, std::size_t all) {
         if (first == store::nowhere || each == 0) return;
-        for (std::size_t done = 0, all = e.count * each; done < all; done += part.size()) {
+        for (std::size_t done = 0; done < all; done += part.size()) {
             const std::size_t bytes = std::min(part.size(), all - done);
             parameters.memory().read(part.data(), slab.data() + first * each + done, bytes);
             sum.add(part.data(), bytes);
         }
     };
-    add(g.master, e.master, g.param_bytes), add(g.copy, e.copy, g.copy_bytes);
+    add(g.master, e.master, g.param_bytes, e.count * g.param_bytes);
+    add(g.copy, e.copy, g.copy_bytes, g.bytes_of_copy(e));
     return sum.value();
 }
 

@@ -375,7 +375,7 @@ void shard<Device, Model, Strategy>::gather() {
         if (r.kind != store_run::content::trained) continue;
         const store::group& g = parameters().groups()[r.group];
         begin("parameters", r, g.master, r.master, g.param_bytes);
-        begin("copies of parameters", r, g.copy, r.copy, g.copy_bytes);
+        if (g.coding == nullptr) begin("copies of parameters", r, g.copy, r.copy, g.copy_bytes);
     }
     for (pending& p : under_way) p.wait();
 }
@@ -412,6 +412,15 @@ auto shard<Device, Model, Strategy>::read(const parameter<Storage, Rank>& p) con
     using param = typename Storage::param;
     const auto count = static_cast<std::size_t>(p.shape().size());
     std::vector<param> host(count);
+    if constexpr (coded<Storage>) {
+        const store::entry& e = parameters().entries()[p.entry()];
+        if (!runs()[e.run].master.is_there()) {
+            std::vector<float> values(count);
+            parameters().read_coded(e, 0, count, values.data());
+            for (std::size_t i = 0; i < count; ++i) host[i] = static_cast<param>(values[i]);
+            return host;
+        }
+    }
     if (runs()[parameters().entries()[p.entry()].run].master.is_there()) {
         read_whole(p.entry(), reinterpret_cast<std::byte*>(host.data()));
     } else {

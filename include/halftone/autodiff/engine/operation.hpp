@@ -186,10 +186,10 @@ auto whole_master(const parameter<Storage, Rank>& p) {
 }
 
 /// A parameter as an operation that computes in Compute reads it, in the forward and the backward pass: its copy if the
-/// copy holds as many bits, otherwise its master.
+/// copy holds as many bits, or is codes of a block format; otherwise its master.
 template <class Compute, class Storage, int Rank>
 auto values_for(const parameter<Storage, Rank>& p) {
-    if constexpr (contains<typename Storage::compute, Compute>) {
+    if constexpr (coded<Storage> || contains<typename Storage::compute, Compute>) {
         return p.values();
     } else {
         return whole_master(p);

@@ -31,6 +31,12 @@ void product_with_epilogue(Device& device, const view<A, 2>& a, const view<B, 2>
     kernel::matmul<Device>::template run<Compute>(device, a, b, epilogue_of(e, c));
 }
 
+template <class Compute, class Device, class A, class Format, class C, class Epilogue>
+void product_with_epilogue(Device& device, const view<A, 2>& a, const coded_matrix<Format>& b, const view<C, 2>& c,
+                           const Epilogue& e) {
+    run_coded_product<Compute>(device, a, b, c, epilogue_of(e, c));
+}
+
 /// The gradients of weight and bias, from dy (rows, out) and x (…, in); x is not needed if the weight is frozen.
 template <class Compute, class Tape, class Dy, class X, int Rank, class Weight, class Bias>
 void linear_parameter_gradients(Tape& tape, const view<Dy, 2>& dy, const variable<X, Rank>& x, const Weight& weight,

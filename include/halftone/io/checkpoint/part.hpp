@@ -94,6 +94,22 @@ inline bool is_in_checkpoint(const store& parameters, const store_entry& e) {
     return parameters.adapters().are_merged() ? !e.is_adapter : !e.is_base;
 }
 
+/// The codes of a weight in blocks (role `copy`), as bytes: made again from the numbers they stand for they would be others.
+inline part_tensor codes_of(store& parameters, std::size_t index) {
+    const store_entry& e = parameters.entries()[index];
+    const store_group& g = parameters.groups()[e.group];
+    const std::size_t bytes = g.bytes_of_copy(e);
+    part_tensor t{.name = e.path, .shape = {static_cast<extent>(bytes)}};
+    set_type(t, "byte", 1);
+    const auto place = [&g, &e] { return g.copy.data() + e.copy; };
+    t.read = [&parameters, place](std::byte* to, std::size_t first, std::size_t count) {
+        parameters.memory().read(to, place() + first, count);
+    };
+    t.write = [&parameters, place, bytes](const std::byte* from) { parameters.memory().write(place(), from, bytes); };
+    t.is_steady = true;
+    return t;
+}
+
 inline std::vector<part_tensor> tensors_of(store& parameters) {
     std::vector<part_tensor> tensors;
     for (std::size_t i = 0; i < parameters.entries().size(); ++i) {
@@ -102,6 +118,10 @@ inline std::vector<part_tensor> tensors_of(store& parameters) {
         const store_group& g = parameters.groups()[e.group];
         const bool is_copy = e.master == store_entry::nowhere;
         part_tensor t{.name = e.path, .shape = e.shape};
+        if (is_in_codes(g, e)) {
+            tensors.push_back(codes_of(parameters, i));
+            continue;
+        }
         // A split master is joined: its parts have other types.
         set_type(t, (is_copy ? g.copy_type : g.param_type)->name,
                  is_copy ? g.copy_bytes : g.split != nullptr ? sizeof(float) : g.param_bytes);

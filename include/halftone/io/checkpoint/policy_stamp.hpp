@@ -52,6 +52,7 @@ role_types roles_of() {
                      {"masters", layout_of<r>() == master_layout::split ? "split" : "whole"}};
         if constexpr (requires { typename r::input_grad; }) t["input_grad"] = number_traits<typename r::input_grad>::name;
         if constexpr (requires { typename r::weight_grad; }) t["weight_grad"] = number_traits<typename r::weight_grad>::name;
+        if constexpr (states_copy<r>) t["copy"] = r::copy::name;
         if constexpr (states_stream<r>) t["stream"] = number_traits<stream_of<r>>::name;
         if constexpr (requires { r::scaling::rule; }) {
             constexpr scaling_rule s = r::scaling::rule;

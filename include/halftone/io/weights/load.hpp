@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include <halftone/io/weights/code_gatherer.hpp>
 #include <halftone/io/weights/stored.hpp>
 #include <halftone/io/worker_threads.hpp>
 
@@ -205,6 +206,14 @@ inline void end_waiting_for(store& parameters, const std::vector<matched_tensor>
     parameters.end_waiting([&](std::size_t i) { return loaded[i] < parameters.entries()[i].count; });
 }
 
+/// Whether some parameter has both a master and codes.
+inline bool has_codes_of_masters(const store& parameters) {
+    for (const store_entry& e : parameters.entries()) {
+        if (parameters.groups()[e.group].coding != nullptr && e.master != store_entry::nowhere) return true;
+    }
+    return false;
+}
+
 /// Loads weights by a plan: first reads and checks, then writes.
 template <class Files>
 class weight_loader {
@@ -239,10 +248,14 @@ class weight_loader {
     /// Writes what read() has read, or is to be read a piece at a time.
     void write() {
         const auto pieces = loading_pieces(parameters_, matches_, plan_, options_.one_at_a_time);
+        code_gatherer codes(parameters_, elements_of_entries());
         on_worker_threads(pieces.size(), plan_.threads, [&](std::size_t worker, std::size_t i) {
             const loading_piece& p = pieces[i];
             const matched_tensor& m = matches_[p.match];
             const auto to_model = [&](const element_range& part, const std::byte* from) {
+                const store_entry& e = parameters_.entries()[m.entry];
+                if (is_in_codes(parameters_.groups()[e.group], e))
+                    return codes.take(m.entry, part, reinterpret_cast<const float*>(from));
                 write_loaded(parameters_, m.entry, part, from);
             };
             if (options_.one_at_a_time) return visit(p, nullptr, worker, to_model);
@@ -253,6 +266,12 @@ class weight_loader {
     const std::vector<matched_tensor>& matches() const { return matches_; }
 
   private:
+    /// How many elements of each parameter this rank takes.
+    std::vector<std::size_t> elements_of_entries() const {
+        std::vector<std::size_t> counts(parameters_.entries().size());
+        for (const matched_tensor& m : matches_) counts[m.entry] += taken_here(parameters_, m).count;
+        return counts;
+    }
     bool may_be_refused(const loading_piece& p) const {
         const matched_tensor& m = matches_[p.match];
         return m.from->type != saved_dtype(*m.own) && may_lose(traits_of(m.from->type), *m.own);
@@ -294,8 +313,9 @@ void load_weights_of(store& parameters, const Files& files, const std::string& w
     on_ranks_of(parameters, "load_weights.read", [&] { loader.read(plan); });
     if (parameters.is_waiting()) end_waiting_for(parameters, loader.matches());
     on_ranks_of(parameters, "load_weights.write", [&] { loader.write(); });
-    // Otherwise copies are rounded where masters are written.
-    if (parameters.is_divided() || o.matching == name_matching::any) parameters.refresh();
+    // Otherwise copies are rounded where masters are written, unless these are codes of whole weights.
+    if (parameters.is_divided() || o.matching == name_matching::any || has_codes_of_masters(parameters))
+        parameters.refresh();
 }
 }  // namespace detail
 }  // namespace HALFTONE_ABI

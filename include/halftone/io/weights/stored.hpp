@@ -41,6 +41,10 @@ enum class weights_of {
 
 namespace detail {
 
+/// Whether a parameter's values are what codes of a block format stand for: floats.
+inline bool is_in_codes(const store_group& g, const store_entry& e) {
+    return g.coding != nullptr && e.master == store_entry::nowhere;
+}
 /// The number type of a parameter's values: of its masters or, if it has none, of its copies.
 inline const value_traits& saved_type(const store_group& g, const store_entry& e) {
     return *(e.master == store_entry::nowhere ? g.copy_type : g.param_type);
@@ -85,7 +89,9 @@ inline void read_values(const store& parameters, const store_entry& e, std::size
     memory_resource& memory = parameters.memory();
     if (!parameters.is_here(e, first, count))
         fail<state_error>("weights: ", e.path, " is sharded, and this rank has a part of it only; ht::shard's read() gathers it");
-    if (e.master == store_entry::nowhere) {
+    if (is_in_codes(g, e)) {
+        parameters.read_coded(e, first, count, reinterpret_cast<float*>(to));
+    } else if (e.master == store_entry::nowhere) {
         memory.read(to, g.copy.data() + (e.copy + first) * g.copy_bytes, count * g.copy_bytes);
     } else if (g.split == nullptr) {
         memory.read(to, g.master.data() + (e.master + first) * g.param_bytes, count * g.param_bytes);
@@ -139,12 +145,13 @@ class value_reader {
     std::vector<std::byte> values_{};
 };
 
-/// The inverse: values of the saved type. The store's copies are refreshed by the caller.
+/// The inverse: values of the saved type; of a parameter in codes all of them. The store's copies are refreshed by the caller.
 inline void write_values(store& parameters, std::size_t index, std::size_t first, std::size_t count,
                          const std::byte* values) {
     const store_entry& e = parameters.entries()[index];
     const store_group& g = parameters.groups()[e.group];
     if (e.master != store_entry::nowhere) return parameters.write(index, first, values, count);
+    if (is_in_codes(g, e)) return parameters.write_coded(index, reinterpret_cast<const float*>(values));
     parameters.memory().write(g.copy.data() + (e.copy + first) * g.copy_bytes, values, count * g.copy_bytes);
 }
 

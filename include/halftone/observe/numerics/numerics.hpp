@@ -30,6 +30,7 @@
 #include <halftone/memory/store.hpp>
 #include <halftone/observe/numerics/proposals.hpp>
 #include <halftone/observe/watch/watched_tape.hpp>
+#include <halftone/observe/weight_values.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -101,16 +102,13 @@ class numerics_collector final : public tensor_listener {
         using compute = typename Storage::compute;
         if constexpr (detail::is_watchable<param> && detail::is_watchable<compute>) {
             const bool copied = group.copy_bytes != 0;
-            if (group.param_bytes != sizeof(param) || (copied && group.copy_bytes != sizeof(compute))) return;
+            if (group.param_bytes != sizeof(param)) return;  // split
             if (!parameters.is_here(e, 0, e.count)) return;
             numerics_row row{.by = {e.path.substr(0, e.path.rfind('.')), "", ""},
                              .pass = pass::update,
                              .parameter = e.path,
                              .format = value_format::of<compute>()};
-            std::vector<compute> read(e.count);
-            const std::byte* const slab = copied ? group.copy.data() : group.master.data();
-            parameters.memory().read(read.data(), slab + (copied ? e.copy : e.master) * sizeof(compute),
-                                     e.count * sizeof(compute));
+            const std::vector<compute> read = detail::weight_values<Storage>(parameters, e);
             row.counts =
                 detail::statistics_on_host(const_view<compute, 1>(read.data(), {static_cast<extent>(e.count)}));
             if (copied && e.master != store::nowhere) {

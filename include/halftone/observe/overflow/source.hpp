@@ -13,6 +13,7 @@
 #include <halftone/kernel/count_nonfinite/reference.hpp>
 #include <halftone/memory/store.hpp>
 #include <halftone/observe/watch/watched_tape.hpp>
+#include <halftone/observe/weight_values.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -47,13 +48,8 @@ overflow_source nonfinite_weight(const store& parameters, const store::entry& e)
     const store::group& group = parameters.groups()[e.group];
     if constexpr (is_watchable<compute>) {
         if (!parameters.is_here(e, 0, e.count)) return {};
-        const bool copied = group.copy_bytes != 0;
-        if (group.key != store::key_of<Storage>() || (copied ? group.copy_bytes : group.param_bytes) != sizeof(compute))
-            return {};
-        std::vector<compute> read(e.count);
-        const std::byte* const slab = copied ? group.copy.data() : group.master.data();
-        parameters.memory().read(read.data(), slab + (copied ? e.copy : e.master) * sizeof(compute),
-                                 e.count * sizeof(compute));
+        if (group.key != store::key_of<Storage>()) return {};
+        const std::vector<compute> read = weight_values<Storage>(parameters, e);
         const auto count = static_cast<extent>(e.count);
         const auto found = reference::count_nonfinite(const_view<compute, 1>(read.data(), {count}));
         if (!found.is_finite()) return {e.path, value_format::of<compute>(), count, found};

@@ -37,6 +37,7 @@
 #include <halftone/observe/shadow/losses.hpp>
 #include <halftone/observe/shadow/report.hpp>
 #include <halftone/observe/shadow/rows.hpp>
+#include <halftone/observe/weight_values.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -170,12 +171,8 @@ class shadow_weights {
                                  " in fp32; its policy is to be ht::full_fp32");
         if (!from_->is_here(e, 0, e.count))
             fail<state_error>("shadow_run: ", e.path, " is sharded, and this rank has a part of it only");
-        std::vector<compute> read(e.count);
+        const std::vector<compute> read = weight_values<Storage>(*from_, e);
         std::vector<float> values(e.count);
-        from_->memory().read(
-            read.data(),
-            (copied ? group.copy.data() : group.master.data()) + (copied ? e.copy : e.master) * sizeof(compute),
-            e.count * sizeof(compute));
         for (std::size_t j = 0; j < e.count; ++j) values[j] = static_cast<float>(read[j]);
         if (to_->entries()[i].master == store::nowhere)
             fail<argument_error>("shadow_run: the twin has no master of ", e.path, "; let shadow_run freeze it");
