@@ -3,12 +3,17 @@
 /// Bases in few bits: models whose linear layers have weights in blocks compute as models with the decoded weights do, to the bit;
 /// their memory, their files, and what is refused.
 #include <filesystem>
+#include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include <halftone/io/checkpoint.hpp>
+#include <halftone/number/nf4.hpp>
 #include <halftone/io/pretrained.hpp>
+#include <halftone/observe/lint/lint.hpp>
 #include <halftone/observe/memory/plan.hpp>
+#include <halftone/observe/shadow/shadow.hpp>
 
 #include "nn/lora.hpp"
 #include "support/gradient_sink.hpp"
@@ -206,6 +211,37 @@ TEST_CASE("few bits: a checkpoint without adapters has the codes themselves") {
     REQUIRE(ht::load_newest_checkpoint(folder.path(), {}, other, of_other));
     for (std::size_t i = 0; i < saved.parameters().entries().size(); ++i)
         CHECK(values_of(saved.parameters(), i).values == values_of(other.parameters(), i).values);
+}
+
+TEST_CASE("few bits: weights that folders have in pieces become codes of the whole") {
+    ht::cpu device{{.threads = 2}};
+    const support::temporary_folder folder;
+    const ht::nn::llama<ht::pure_bf16> source{device, config(), 9};
+    ht::save_pretrained(source, folder.path() / "llama");
+    ht::nn::llama<few<ht::nf4>> model{device, config(), 5};
+    model.parameters().freeze("*");
+    ht::load_pretrained(model, folder.path() / "llama");
+    for (std::size_t i = 0; i < source.parameters().entries().size(); ++i) {
+        const std::vector<double> there = values_of(source.parameters(), i).values;
+        CHECK(values_of(model.parameters(), i).values ==
+              (is_in_codes(model.parameters(), i) ? as_doubles(decoded<ht::nf4>(there)) : there));
+    }
+}
+
+TEST_CASE("few bits: a step differs from fp32 of the decoded weights only by rounding") {
+    ht::cpu device{{.threads = 1}};
+    const ht::add_adapters added{device, {.rank = 4, .alpha = 6}};
+    using model_type = ht::nn::llama<few<ht::nf4>>;
+    model_type model{device, config(), 1};
+    fill_b(model.parameters());
+    ht::shadow_twin<model_type> twin{device, config()};
+    const batch b;
+    const auto report = ht::shadow_run(device, model, twin, [&](auto& tape, const auto& m) { return m.loss(tape, b); });
+    std::ostringstream table;
+    report.print(table);
+    CAPTURE(table.str());
+    CHECK(report.first() == nullptr);
+    CHECK(ht::lint(model, {.rows = 8192, .micro_batches = 512}).empty());
 }
 
 TEST_CASE("few bits: what cannot be is refused by name") {

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include <halftone/io/pretrained.hpp>
+#include <halftone/number/nf4.hpp>
 
 #include "nn/lora.hpp"
 #include "ranks/rank_loop.hpp"
@@ -18,9 +19,16 @@ using namespace lora_test;
 using rank_loop::options, rank_loop::seen, rank_loop::on_cpu;
 using tuned = ht::lora<ht::amp_bf16, ht::pure_bf16>;
 using model_type = ht::nn::llama<tuned>;
+using few_bits = ht::lora<ht::amp_bf16, ht::with_copy<ht::pure_bf16, ht::nf4>>;
+
+ht::nn::llama_config config() {
+    ht::nn::llama_config c = llama_config();
+    c.hidden_size = 64, c.intermediate_size = 64;
+    return c;
+}
 
 /// With a folder, models are never whole on a rank, and the base comes from there.
-template <class Look>
+template <class Model = model_type, class Look>
 std::vector<seen> train(int ranks, const options& o, const Look& look, const std::filesystem::path& base = {}) {
     return rank_loop::run(ranks, {.delivery = o.delivery}, [&](ht::communicator& host, seen& mine) {
         on_cpu machine(host, {});
@@ -28,8 +36,8 @@ std::vector<seen> train(int ranks, const options& o, const Look& look, const std
         const ht::add_adapters added{device, {.rank = 4, .alpha = 8, .targets = {"*.q", "*.v", "*.mlp"}}};
         std::optional<ht::defer_parameters> until_divided;
         if (!base.empty()) until_divided.emplace(device);
-        model_type m{device, llama_config(), 7};
-        std::optional<ht::shard<ht::cpu, model_type, ht::zero>> sharded;
+        Model m{device, config(), 7};
+        std::optional<ht::shard<ht::cpu, Model, ht::zero>> sharded;
         rank_loop::divide(sharded, o, device, m, machine.comm);
         if (!base.empty()) ht::load_pretrained(m, base);
         ht::adamw optimizer{device, m, {.lr = 0.01}};
@@ -65,11 +73,30 @@ TEST_CASE("lora: ZeRO 0 to 3 have the bits of data parallel training") {
     }
 }
 
+TEST_CASE("lora: a base in few bits, of which every rank has all, has the bits of data parallel training") {
+    using model = ht::nn::llama<few_bits>;
+    const support::temporary_folder folder;
+    {
+        ht::cpu device{{.threads = 1}};
+        ht::nn::llama<ht::pure_bf16> base{device, config(), 7};
+        ht::save_pretrained(base, folder.path() / "base");
+    }
+    options o{.stage = -1, .micro_batches = 2, .clip = 0.5f};
+    const auto plain = train<model>(2, o, [](auto&&...) {});
+    for (const int stage : {1, 3}) {
+        CAPTURE(stage);
+        o.stage = stage;
+        o.units = stage == 3 ? std::vector<std::string>{"h.*"} : std::vector<std::string>{};
+        rank_loop::check_same(train<model>(2, o, [](auto&&...) {}), plain);
+        rank_loop::check_same(train<model>(2, o, [](auto&&...) {}, folder.path() / "base"), plain);
+    }
+}
+
 TEST_CASE("lora: a base that is loaded in pieces, and was never whole, has the same bits") {
     const support::temporary_folder folder;
     {
         ht::cpu device{{.threads = 1}};
-        ht::nn::llama<ht::pure_bf16> base{device, llama_config(), 7};
+        ht::nn::llama<ht::pure_bf16> base{device, config(), 7};
         ht::save_pretrained(base, folder.path() / "base");
     }
     options o{.stage = -1, .micro_batches = 2, .clip = 0.5f};
@@ -88,7 +115,7 @@ TEST_CASE("lora: adapters of a divided model are saved whole, and merged in one 
     });
     ht::cpu device{{.threads = 1}};
     const ht::add_adapters added{device, {.rank = 4, .alpha = 8, .targets = {"*.q", "*.v", "*.mlp"}}};
-    model_type m{device, llama_config(), 7};
+    model_type m{device, config(), 7};
     ht::load_adapters(m, file);
     ht::inference eval{device};
     const batch b(99);

@@ -38,7 +38,7 @@ struct plain_reading {
     }
     template <class Notes, class Weight>
     static shadow_operand weight_beside_gradient(const Notes& notes, const Weight& w) {
-        using T = typename decltype(values_for<compute>(w))::value_type;
+        using T = typename weight_number<compute, Weight>::type;
         return {weight_magnitudes<compute>(notes, w), weight_reading<compute, Weight>().then(reading_of<input_grad, T>),
                 w.shape()[1]};
     }

@@ -11,6 +11,7 @@
 #include <halftone/autodiff/op/matmul.hpp>
 #include <halftone/exec/simt/simt.hpp>
 #include <halftone/observe/shadow/tape.hpp>
+#include <halftone/observe/weight_values.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -128,10 +129,33 @@ constexpr double weight_error(const Weight&) {
     return relative_weight_reading<Compute, Weight>();
 }
 
+/// The numbers of a weight as read, before they are rounded to Compute.
+template <class Compute, class Notes, class Weight>
+std::vector<float> weight_numbers(const Notes& notes, const Weight& weight) {
+    return notes.read(values_for<Compute>(weight));
+}
+template <class Compute, class Notes, coded Storage>
+std::vector<float> weight_numbers(const Notes&, const parameter<Storage, 2>& weight) {
+    const store& parameters = weight.owner();
+    std::vector<float> values;
+    for (const auto x : weight_values<Storage>(parameters, parameters.entries()[weight.entry()]))
+        values.push_back(static_cast<float>(x));
+    return values;
+}
+/// Their type.
+template <class Compute, class Weight>
+struct weight_number {
+    using type = typename decltype(values_for<Compute>(std::declval<const Weight&>()))::value_type;
+};
+template <class Compute, coded Storage>
+struct weight_number<Compute, parameter<Storage, 2>> {
+    using type = typename Storage::compute;
+};
+
 /// The magnitudes of a weight as read: for a master, with a margin for what the copy lacks of the smallest numbers.
 template <class Compute, class Notes, class Weight>
 std::vector<float> weight_magnitudes(const Notes& notes, const Weight& weight) {
-    auto values = notes.read(values_for<Compute>(weight));
+    auto values = weight_numbers<Compute>(notes, weight);
     using copy = typename Weight::compute;
     float floor = 0;
     if constexpr (!contains<copy, Compute>)
