@@ -33,6 +33,15 @@ void run_strategy(const product_task& task);
 namespace kernel {
 
 template <>
+struct decode_matrix<cpu> {
+    template <class Format>
+    static void run(cpu& device, const coded_matrix<Format>& m, float* to) {
+        const detail::coded_rows rows = detail::rows_of<float>(device, m);
+        device.parallel_for(m.stored_rows(), [&](extent row) { rows.decode(rows, row, 0, rows.width, to + row * rows.width); });
+    }
+};
+
+template <>
 struct matmul<cpu> {
     template <class Compute, class A, class B, class Operands, class Results>
         requires fp64::product_in_double<Compute, A, B, Results>
@@ -45,6 +54,17 @@ struct matmul<cpu> {
     static void run(cpu& device, const view<A, 2>& a, const view<B, 2>& b,
                     const detail::matmul_epilogue<Operands, Results>& epilogue, square_sum* squares = nullptr) {
         run_with<Compute>(device, a, b, untyped(device, epilogue, squares));
+    }
+
+    /// A coded b: its pieces are decoded as they are packed, or, for a product in double, all of it before.
+    template <class Compute, class A, class Format, class Operands, class Results>
+    static void run(cpu& device, const view<A, 2>& a, const coded_matrix<Format>& b,
+                    const detail::matmul_epilogue<Operands, Results>& epilogue, square_sum* squares = nullptr) {
+        if constexpr (fp64::product_in_double<Compute, A, float, Results>) {
+            detail::multiply_decoded<Compute>(device, a, b, epilogue);
+        } else {
+            run_coded<Compute>(device, a, b, untyped(device, epilogue, squares));
+        }
     }
 
     /// A product with its epilogue by the unit and the packing given.
@@ -81,6 +101,20 @@ struct matmul<cpu> {
         const auto of_a = detail::matmul_packing_of_a<Compute, std::remove_const_t<A>>(device);
         const auto of_b = detail::matmul_packing_of_b<Compute, std::remove_const_t<B>>(device);
         multiply(detail::matmul_unit_for<Compute>(device), device, {a, of_a}, {b, of_b}, epilogue);
+    }
+
+    template <class Compute, class A, class Format>
+    static void run_coded(cpu& device, const view<A, 2>& a, const coded_matrix<Format>& b,
+                          const detail::untyped_epilogue& epilogue) {
+        const auto of_a = detail::matmul_packing_of_a<Compute, std::remove_const_t<A>>(device);
+        const auto multiply_by = [&](const auto& packing, const detail::coded_rows& rows) {
+            multiply(detail::matmul_unit_for<Compute>(device), device, {a, of_a}, {b, packing, rows}, epilogue);
+        };
+        if constexpr (std::is_same_v<Compute, bfloat16>) {
+            if (detail::decodes_to_bfloat16<Compute>(device))
+                return multiply_by(detail::matmul_packing_of_b<Compute, bfloat16>(device), detail::rows_of<bfloat16>(device, b));
+        }
+        multiply_by(detail::matmul_packing_of_b<Compute, float>(device), detail::rows_of<float>(device, b));
     }
 
     static void multiply(const detail::product_unit& unit, cpu& device, const detail::untyped_a& a,

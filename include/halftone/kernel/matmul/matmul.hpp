@@ -29,6 +29,10 @@
 /// An engine (exec/matmul_engine.hpp) has the same bounds, but may truncate operands to tfloat32 where halftone rounds
 /// them.
 ///
+/// A coded matrix (tensor/coded_matrix.hpp) as b: each number is decoded in float, then as above. On a CPU a piece of it is
+/// decoded where it is packed, never the whole matrix; elsewhere, and for products in double, all of it before, into the
+/// workspace.
+///
 /// If `compute`, an operand or the result is a double, sums and epilogue are in double (matmul/fp64.hpp).
 #pragma once
 
@@ -43,6 +47,7 @@
 #include <halftone/policy/category.hpp>
 #include <halftone/policy/check.hpp>
 #include <halftone/policy/recipe.hpp>
+#include <halftone/tensor/coded_matrix.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -52,6 +57,10 @@ namespace kernel {
 /// Specialised for each device: `run<Compute>(device, a, b, epilogue)`, for views that check_matmul has accepted.
 template <class Device>
 struct matmul;
+
+/// Specialised for each device: `run(device, m, to)` decodes a coded matrix as it is stored, row by row.
+template <class Device>
+struct decode_matrix;
 
 }  // namespace kernel
 
@@ -72,6 +81,11 @@ void check_matmul_shapes(const untyped_matrix& a, const untyped_matrix& b, const
 template <class A, class B, class C>
 void check_matmul(const view<A, 2>& a, const view<B, 2>& b, const view<C, 2>& c) {
     check_matmul_shapes(untyped(a), untyped(b), untyped(c));
+}
+template <class A, class Format, class C>
+void check_matmul(const view<A, 2>& a, const coded_matrix<Format>& b, const view<C, 2>& c) {
+    const view<const std::byte, 2> stored(b.data(), b.stored_shape());  // of which only shape and strides are used
+    check_matmul_shapes(untyped(a), b.is_transposed() ? transpose(stored) : stored, untyped(c));
 }
 
 /// An epilogue's operand is in the memory of a result only if it is that result.
@@ -131,9 +145,32 @@ void run_product(Device& device, const view<A, 2>& a, const view<B, 2>& b,
     }
 }
 
-/// c = ab or c += ab.
+/// A product with a coded matrix that is decoded before, all of it, into the workspace: for devices and compute types without
+/// a way of their own.
+template <class Compute, class Device, class A, class Format, class Operands, class Results>
+void multiply_decoded(Device& device, const view<A, 2>& a, const coded_matrix<Format>& b,
+                      const detail::matmul_epilogue<Operands, Results>& epilogue) {
+    const workspace::lease numbers(device.scratch(), b.elements() * sizeof(float));
+    kernel::decode_matrix<Device>::run(device, b, numbers.template as<float>());
+    const view<const float, 2> stored(numbers.template as<float>(), b.stored_shape());
+    kernel::matmul<Device>::template run<Compute>(device, a, b.is_transposed() ? transpose(stored) : stored, epilogue);
+}
+
+/// A product with a coded matrix.
+template <class Compute, class Device, class A, class Format, class Operands, class Results>
+void run_product(Device& device, const view<A, 2>& a, const coded_matrix<Format>& b,
+                 const detail::matmul_epilogue<Operands, Results>& epilogue, square_sum* squares) {
+    using product_kernel = kernel::matmul<Device>;
+    if constexpr (requires { product_kernel::template run<Compute>(device, a, b, epilogue, squares); }) {
+        product_kernel::template run<Compute>(device, a, b, epilogue, squares);
+    } else {
+        multiply_decoded<Compute>(device, a, b, epilogue);
+    }
+}
+
+/// c = ab or c += ab; b may be a coded matrix.
 template <class Compute, class Device, class A, class B, class C>
-void product(Device& device, const view<A, 2>& a, const view<B, 2>& b, const view<C, 2>& c, write_mode mode,
+void product(Device& device, const view<A, 2>& a, const B& b, const view<C, 2>& c, write_mode mode,
              square_sum* squares = nullptr) {
     check_matmul(a, b, c);
     if (mode == write_mode::overwrite) {
@@ -212,6 +249,22 @@ void matmul(Device& device, const A& a, const B& b, const C& c, const Epilogue& 
     const auto ending = epilogue_of(epilogue, as_view(c));
     if (!device.scratch().is_measuring()) detail::expect_product_apart(as_view(a), as_view(b), as_view(c), ending);
     kernel::matmul<Device>::template run<unscaled_compute<roles>>(device, as_view(a), as_view(b), ending);
+}
+
+/// c = epilogue(ab) with a coded matrix b, (k, n), or the transpose of one: each of its numbers is decoded in float as its
+/// format defines, and rounded once to the policy's `compute`; then the product is as any other. c must not overlap a or b.
+/// Throws shape_error.
+template <class P, class Device, class A, class Format, class C, class Epilogue = plain>
+void matmul(Device& device, const A& a, const coded_matrix<Format>& b, const C& c, const Epilogue& epilogue = {}) {
+    static_assert(decltype(as_view(a))::rank == 2 && decltype(as_view(c))::rank == 2,
+                  "halftone: matmul takes a, b and c of rank 2; flatten leading axes with as_rows, or use batched_matmul");
+    using roles = resolve<P>;
+    static_assert(check_policy<roles>());
+    detail::check_matmul(as_view(a), b, as_view(c));
+    const auto ending = epilogue_of(epilogue, as_view(c));
+    const view<const std::byte, 2> codes(b.data(), {1, static_cast<extent>(b.bytes())});
+    if (!device.scratch().is_measuring()) detail::expect_product_apart(as_view(a), codes, as_view(c), ending);
+    detail::run_product<unscaled_compute<roles>>(device, as_view(a), b, ending, nullptr);
 }
 
 /// Fails with a message, where compilers would only list candidates.

@@ -11,10 +11,12 @@
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/kernel/common/rows/rows.hpp>
 #include <halftone/kernel/common/squares/cpu.hpp>
+#include <halftone/kernel/matmul/cpu/coded.hpp>
 #include <halftone/kernel/matmul/cpu/plan.hpp>
 #include <halftone/kernel/matmul/cpu/unit.hpp>
 #include <halftone/kernel/matmul/epilogue.hpp>
 #include <halftone/memory/square_sum.hpp>
+#include <halftone/tensor/coded_matrix.hpp>
 #include <halftone/tensor/view.hpp>
 
 namespace halftone {
@@ -33,6 +35,14 @@ struct untyped_operand {
     }
 
   protected:
+    untyped_operand(const std::byte* first, extent element_bytes, const shape<2>& s, const shape<2>& strides, bool is_unit_type)
+        : data(first),
+          element(element_bytes),
+          rows(s[0]),
+          columns(s[1]),
+          row_stride(strides[0]),
+          column_stride(strides[1]),
+          has_unit_type(is_unit_type) {}
     template <class T>
     untyped_operand(const view<T, 2>& v, bool is_unit_type)
         : data(reinterpret_cast<const std::byte*>(v.data())),
@@ -53,14 +63,35 @@ struct untyped_a : untyped_operand {
     untyped_a(const view<T, 2>& v, const a_packing<std::remove_const_t<T>>& packing)
         : untyped_operand(v, packing.has_unit_type), pack(packing.pack), pack_k_major(packing.pack_k_major) {}
 };
-/// The second one, (k, n).
+/// The second one, (k, n). It has elements in memory, or is a coded matrix: then `data` is not read, and its elements are
+/// decoded, a piece at a time, to what a matrix of those strides would have there.
 struct untyped_b : untyped_operand {
     pack_panels_of_b* pack;
     multiply_unpacked_b* multiply_unpacked;
+    coded_rows coded{};  ///< without a `decode` where elements are in memory
 
     template <class T>
     untyped_b(const view<T, 2>& v, const b_packing<std::remove_const_t<T>>& packing)
         : untyped_operand(v, packing.has_unit_type), pack(packing.pack), multiply_unpacked(packing.multiply_unpacked) {}
+    /// A coded matrix, by what packs elements of T, to which its codes are decoded.
+    template <class Format, class T>
+    untyped_b(const coded_matrix<Format>& m, const b_packing<T>& packing, const coded_rows& rows_of_codes)
+        : untyped_operand(nullptr, sizeof(T), m.shape(),
+                          m.is_transposed() ? shape<2>{1, m.stored_width()} : shape<2>{m.stored_width(), 1},
+                          packing.has_unit_type),
+          pack(packing.pack),
+          multiply_unpacked(packing.multiply_unpacked),
+          coded(rows_of_codes) {}
+
+    bool is_coded() const { return coded.decode != no_function; }
+    /// Packs (k, wide) at (p, j) into panels of that many columns, which begin panel_step_bytes apart.
+    void pack_piece(extent p, extent j, extent k, extent wide, extent panel_columns, std::byte* panels,
+                    std::size_t panel_step_bytes) const;
+    /// c (high, wide) = or += rows of a times the (k, wide) at (p, j), unpacked.
+    void multiply_piece(extent high, extent k, const void* a_rows, extent a_stride, extent p, extent j, extent wide, float* c,
+                        extent c_stride, bool add) const;
+    /// The memory that reading (k, wide) at (p, j) touches.
+    strided_lines lines_of(extent p, extent j, extent k, extent wide) const;
 };
 
 /// Rows and columns of a product's result.

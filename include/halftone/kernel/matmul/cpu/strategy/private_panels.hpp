@@ -87,8 +87,7 @@ class private_panels_product : vector_product {
         const extent j = s.first * unit_.columns, columns = std::min(s.count * unit_.columns, n_ - j),
                      k = all_.length_of(s.piece), p = all_.first_of(s.piece);
         if (s.count == 0) return {};
-        if (b_.column_stride == 1) return {b_.at(p, j), k, columns * b_.element, b_.row_stride * b_.element};
-        return {b_.at(p, j), columns, k * b_.element, b_.column_stride * b_.element};
+        return b_.lines_of(p, j, k, columns);
     }
     /// How often tiles of so many rows prefetch.
     extent prefetches(extent rows, extent piece) const {

@@ -49,11 +49,11 @@ class unpacked_b_product : vector_product {
                 next = std::min(end, j == 0 && off != 0 ? line_bytes / b_.element - off : j + width);
                 for (extent piece = 0; piece < s.pieces; ++piece) {
                     const extent p = s.first_of(piece);
-                    b_.multiply_unpacked(
+                    b_.multiply_piece(
                         rows, s.length_of(piece),
                         in_place() ? a_.at(i, p) : packed_block(blocks.data(), block * s.pieces + piece),
-                        in_place() ? a_.row_stride : plan_.a_stride, b_.at(p, j), b_.row_stride, b_.column_stride,
-                        next - j, sums + (j - left), plan_.sums_stride, p > 0);
+                        in_place() ? a_.row_stride : plan_.a_stride, p, j, next - j, sums + (j - left),
+                        plan_.sums_stride, p > 0);
                 }
             }
             epilogue_.finish(epilogue_.epilogue, sums, plan_.sums_stride, i, left, rows, end - left, false);
@@ -67,6 +67,7 @@ class unpacked_b_product : vector_product {
     /// How many columns behind the beginning of a cache line the first one is; 0 where that differs from row to row, and
     /// where vectors (half of a panel) are so short that few cross lines.
     extent columns_off_a_line() const {
+        if (b_.is_coded()) return 0;
         const auto address = static_cast<extent>(reinterpret_cast<std::uintptr_t>(b_.at(0, 0)));
         const bool is_same_in_all_rows = b_.column_stride == 1 && b_.row_stride * b_.element % line_bytes == 0;
         return is_same_in_all_rows && unit_.columns / 2 * b_.element >= line_bytes / 2

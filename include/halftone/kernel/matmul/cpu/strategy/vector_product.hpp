@@ -86,8 +86,8 @@ class vector_product {
     void pack_panels(const slice& s, extent first, extent count, extent piece, std::byte* to,
                      std::size_t step_bytes) const {
         const extent p = s.first_of(piece), j = s.left + first * unit_.columns;
-        b_.pack(b_.at(p, j), b_.row_stride, b_.column_stride, s.length_of(piece),
-                std::min(count * unit_.columns, n_ - j), to, step_bytes);  // (k, columns)
+        b_.pack_piece(p, j, s.length_of(piece), std::min(count * unit_.columns, n_ - j), unit_.columns, to,
+                      step_bytes);  // (k, columns)
     }
 
     // ---- Multiplying -------------------------------------------------------------------------------------------------

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A coded matrix as the second operand of a product on the CPU: its rows of codes, and what decodes a part of one. A product
+/// never decodes the whole matrix: each piece is decoded where it is packed, or multiplied unpacked, to the element type that
+/// the unit's packing takes best, in memory that stays in L1 or L2 until then (untyped_b).
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+
+#include <halftone/kernel/matmul/cpu/unit/choose.hpp>
+#include <halftone/kernel/matmul/cpu/unit/decode.hpp>
+#include <halftone/kernel/matmul/cpu/unit/prefetch.hpp>
+#include <halftone/tensor/coded_matrix.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
+
+/// Columns of b that are decoded at a time: one panel or several. And bytes of these over the deepest piece of k, with room
+/// for an odd number of cache lines a column.
+inline constexpr extent coded_columns = 32;
+inline constexpr std::size_t coded_bytes = coded_columns * (2 * panel_depth * 2 + 64);
+
+/// Rows of codes, and what decodes a part of one to the elements that a packing reads.
+struct coded_rows : coded_source {
+    decode_part_of_row* decode = no_function;
+    const std::byte* codes = nullptr;  ///< where the first row begins, to be prefetched
+    extent row_bytes = 0;              ///< of a row of codes
+
+    /// The memory of elements [first, first + count) of some rows.
+    strided_lines lines_of(extent row, extent rows, extent first, extent count) const {
+        return {codes + row * row_bytes + first * row_bytes / width, rows, count * row_bytes / width, row_bytes};
+    }
+};
+
+/// To what the codes are decoded: to what the unit multiplies where this is bfloat16, else to floats, which are rounded as
+/// they are packed.
+template <class Compute>
+bool decodes_to_bfloat16(const cpu& device) {
+    return uses_pairs<Compute>(device.instruction_set());
+}
+
+/// The rows of a coded matrix, decoded to T.
+template <class T, class Format>
+coded_rows rows_of(const cpu& device, const coded_matrix<Format>& m) {
+    coded_rows rows;
+    rows.data = m.data();
+    rows.rows = m.stored_rows();
+    rows.width = m.stored_width();
+    rows.decode = device.select(HALFTONE_EACH_SET(decode_row<Format, T>));
+    if constexpr (std::is_same_v<Format, nf4>) {
+        rows.codes = m.data() + nf4::codes_position(m.elements());
+        rows.row_bytes = m.stored_width() / 2;
+    } else {
+        rows.codes = m.data();
+        rows.row_bytes = static_cast<extent>(Format::bytes(static_cast<std::size_t>(m.stored_width())));
+    }
+    return rows;
+}
+
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
