@@ -34,7 +34,8 @@ void product_with_epilogue(Device& device, const view<A, 2>& a, const view<B, 2>
 template <class Compute, class Device, class A, class Format, class C, class Epilogue>
 void product_with_epilogue(Device& device, const view<A, 2>& a, const coded_matrix<Format>& b, const view<C, 2>& c,
                            const Epilogue& e) {
-    run_coded_product<Compute>(device, a, b, c, epilogue_of(e, c));
+    check_matmul(a, b, c);
+    run_product<Compute>(device, a, b, epilogue_of(e, c), nullptr);
 }
 
 /// The gradients of weight and bias, from dy (rows, out) and x (…, in); x is not needed if the weight is frozen.
