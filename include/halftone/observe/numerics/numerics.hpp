@@ -30,7 +30,7 @@
 #include <halftone/memory/store.hpp>
 #include <halftone/observe/numerics/proposals.hpp>
 #include <halftone/observe/watch/watched_tape.hpp>
-#include <halftone/observe/weight_values.hpp>
+#include <halftone/memory/weight_values.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

@@ -11,7 +11,7 @@
 #include <halftone/autodiff/op/matmul.hpp>
 #include <halftone/exec/simt/simt.hpp>
 #include <halftone/observe/shadow/tape.hpp>
-#include <halftone/observe/weight_values.hpp>
+#include <halftone/memory/weight_values.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -142,7 +142,7 @@ std::vector<float> weight_numbers(const Notes&, const parameter<Storage, 2>& wei
         values.push_back(static_cast<float>(x));
     return values;
 }
-/// Their type.
+/// The type of the numbers of a weight as read.
 template <class Compute, class Weight>
 struct weight_number {
     using type = typename decltype(values_for<Compute>(std::declval<const Weight&>()))::value_type;

@@ -37,7 +37,7 @@
 #include <halftone/observe/shadow/losses.hpp>
 #include <halftone/observe/shadow/report.hpp>
 #include <halftone/observe/shadow/rows.hpp>
-#include <halftone/observe/weight_values.hpp>
+#include <halftone/memory/weight_values.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
