@@ -144,6 +144,7 @@ int main(int argc, char** argv) {
     return bench::run_program("bench_finetune", app, o, argc, argv, [&](const bench::session& with) {
         const shape s = shape_of(tiny);
         run_case<ht::lora<ht::amp_bf16, ht::pure_bf16>>(with, s, "lora", 4);
+        run_case<ht::lora<ht::amp_bf16, ht::with_copy<ht::pure_bf16, ht::nf4>>>(with, s, "qlora", 4);
         run_case<ht::pure_bf16>(with, s, "full", 6);
     });
 }

@@ -161,6 +161,51 @@ TEST_CASE("few bits: plans have the bytes of the run, and weights those of their
     CHECK(static_cast<double>(codes) <= 0.27 * 2 * static_cast<double>(numbers));
 }
 
+/// The bytes of a base, and of its linear layers alone, where nothing is trained but adapters.
+struct base_bytes {
+    double all = 0, linear = 0;
+};
+template <class P>
+base_bytes bytes_of_base(const ht::nn::llama_config& sizes) {
+    ht::cpu device{{.threads = 1}};
+    const ht::memory_plan plan = ht::plan(device, [&](auto& on) {
+        const ht::add_adapters added{on, {.rank = 1}};
+        const ht::nn::llama<P> model{on, sizes};
+    });
+    base_bytes sum;
+    for (const ht::planned_parameter& p : plan.parameters) {
+        if (p.path.find("lora_") != std::string::npos) continue;
+        const auto bytes = static_cast<double>(p.of(ht::memory_kind::master) + p.of(ht::memory_kind::copy));
+        sum.all += bytes;
+        const bool is_linear = p.path.starts_with("h.") && p.path.ends_with(".weight");
+        if (is_linear) sum.linear += bytes;
+    }
+    return sum;
+}
+
+TEST_CASE("few bits: bases of Qwen2's shapes take the share of bf16's bytes that the documents tell") {
+    ht::nn::llama_config c{.vocab_size = 151936,
+                           .hidden_size = 896,
+                           .intermediate_size = 4864,
+                           .num_hidden_layers = 24,
+                           .num_attention_heads = 14,
+                           .num_key_value_heads = 2,
+                           .tie_word_embeddings = true,
+                           .attention_bias = true};
+    const auto expect = [&](double nf4, double q8_0) {
+        const base_bytes numbers = bytes_of_base<plain>(c), of_nf4 = bytes_of_base<few<ht::nf4>>(c),
+                         of_q8_0 = bytes_of_base<few<ht::q8_0>>(c);
+        CHECK(of_nf4.linear / numbers.linear <= 0.2585);
+        CHECK(of_q8_0.linear / numbers.linear <= 0.5315);
+        CHECK(of_nf4.all / numbers.all <= nf4);
+        CHECK(of_q8_0.all / numbers.all <= q8_0);
+    };
+    expect(0.465, 0.665);
+    c.vocab_size = 152064, c.hidden_size = 3584, c.intermediate_size = 18944, c.num_hidden_layers = 28;
+    c.num_attention_heads = 28, c.num_key_value_heads = 4, c.tie_word_embeddings = false;
+    expect(0.365, 0.605);
+}
+
 TEST_CASE("few bits: weights of files become codes, however they are read") {
     ht::cpu device{{.threads = 2}};
     const support::temporary_folder folder;
