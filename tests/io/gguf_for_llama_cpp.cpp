@@ -17,8 +17,8 @@
 #include <halftone/data/tokenizer.hpp>
 #include <halftone/io/pretrained/save_gguf.hpp>
 
+#include "io/llama_cpp_models.hpp"
 #include "io/pretrained_checks.hpp"
-#include "nn/llama_checks.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace io_gguf_for_llama_cpp_tests {
@@ -27,6 +27,7 @@ namespace ht = halftone;
 namespace fs = std::filesystem;
 using json = nlohmann::json;
 using pretrained_checks::message_of, pretrained_checks::text_of;
+using namespace llama_cpp_models;
 
 using type = ht::ggml_type;
 
@@ -133,50 +134,6 @@ TEST_CASE("gguf: tokenizers that a file cannot have are refused by what is wrong
           }) == "it: model.merges[0] has a token with a blank, which no GGUF file has");
 }
 
-/// A model of one of chat_models' tokenizers with heads of 64, in a folder of its own.
-struct real_model {
-    const char *name, *tokenizer;
-    ht::nn::llama_config sizes;
-};
-std::vector<real_model> real_models() {
-    const ht::nn::llama_config c{.vocab_size = 384,
-                                 .hidden_size = 256,
-                                 .intermediate_size = 512,
-                                 .num_hidden_layers = 2,
-                                 .num_attention_heads = 4,
-                                 .num_key_value_heads = 2,
-                                 .max_position_embeddings = 128,
-                                 .rms_norm_eps = 1e-5f};
-    std::vector<real_model> all{
-        {"llama", "llama3", c}, {"llama3", "llama3", c}, {"qwen2", "qwen2", c}, {"qwen3", "qwen3", c}};
-    all[1].sizes.rope_theta = 500000;
-    all[1].sizes.rope_scaling = {.factor = 32, .low_frequency = 1, .high_frequency = 4, .original_context = 8192};
-    all[1].sizes.tie_word_embeddings = true;
-    all[2].sizes.rope_theta = all[3].sizes.rope_theta = 1000000;
-    all[2].sizes.attention_bias = true;
-    all[3].sizes.head_dim = 128;
-    return all;
-}
-
-/// The logits of all tokens, and the 32 tokens that follow, each the most likely one.
-template <class Model>
-json computed(ht::cpu& device, const Model& model, std::vector<std::int32_t> tokens) {
-    ht::inference eval{device};
-    json found{{"tokens", tokens}, {"greedy", json::array()}};
-    for (int step = 0; step <= 32; ++step) {
-        const auto logits = support::doubles(
-            model
-                .logits(eval,
-                        ht::const_view<std::int32_t, 2>{tokens.data(), {1, static_cast<ht::extent>(tokens.size())}})
-                .view());
-        if (step == 0) found["logits"] = logits;
-        const auto last = logits.end() - static_cast<std::ptrdiff_t>(logits.size() / tokens.size());
-        tokens.push_back(static_cast<std::int32_t>(std::max_element(last, logits.end()) - last));
-        if (step < 32) found["greedy"].push_back(tokens.back());
-    }
-    return found;
-}
-
 TEST_CASE("gguf: files for llama.cpp" * doctest::skip()) {
     const support::temporary_folder temporary;
     const fs::path folder = pretrained_checks::kept_or("HALFTONE_GGUF", temporary);
@@ -190,17 +147,8 @@ TEST_CASE("gguf: files for llama.cpp" * doctest::skip()) {
         "<|im_start|>user\nhi<|im_end|>\n<|start_header_id|>user<|end_header_id|>\n\nhi<|eot_id|><think>"};
     const auto write = [&]<ht::nn::qk_norm Norm>(const real_model& of) {
         ht::nn::llama<ht::full_fp32, Norm> model{device, of.sizes, 7};
-        // Of activations of about 1, as those of golden/gguf_files are.
-        golden_model::generator().fill(model.parameters(), [](const ht::store_entry& e) {
-            return e.path == "embed.tokens" || e.path == "head.weight" ? 0.25f : 0.09f;
-        });
-        const fs::path like = folder / of.name;
-        ht::save_pretrained(model, like);
-        for (const char* const file :
-             {"tokenizer.json", "tokenizer_config.json", "generation_config.json", "chat_template.jinja"}) {
-            const fs::path from = golden / "chat_models" / of.tokenizer / file;
-            if (fs::exists(from)) fs::copy_file(from, like / file, fs::copy_options::overwrite_existing);
-        }
+        fill(model.parameters());
+        const fs::path like = save_with_tokenizer(model, of, folder);
         const auto tokenizer = ht::tokenizer::from_file(like);
         for (const type t : {type::f32, type::f16, type::bf16, type::q8_0, type::q4_0}) {
             const fs::path path = folder / (std::string(of.name) + '-' + ht::name(t) + ".gguf");

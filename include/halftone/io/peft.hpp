@@ -51,46 +51,49 @@ inline adapter_options read_peft_config(const std::filesystem::path& folder, con
 
 namespace detail {
 
-/// Throws safetensors_error, in which `where` is the file, unless the model's adapters, and what it trains besides, are those of the
+/// Throws Error, in which `where` is the file, unless the model's adapters, and what it trains besides, are those of the
 /// options.
-inline void compare_adapters(const std::string& where, const store& parameters, const peft_layout& model,
+template <class Error>
+void compare_adapters(const std::string& where, const char* reader, const store& parameters, const peft_layout& model,
                              const adapter_options& there) {
     const peft_file_names names(parameters, model, nullptr);
     std::map<std::string, const store_adapter*> here;
     for (const store_adapter& a : parameters.adapters().all()) here[a.path] = &a;
-    const char* const remedy = "; give ht::read_peft_config's options to ht::add_adapters before the model is made";
+    const std::string remedy =
+        sentence("; give ", reader, "'s options to ht::add_adapters before the model is made");
     for (const peft_module& m : model.modules) {
         const bool is_trained = std::find(there.trained.begin(), there.trained.end(), m.layer) != there.trained.end();
         const bool trains = names.saved().count(m.there) != 0;
         if (is_trained && !trains)
-            fail<safetensors_error>(where, ": ", m.there, " is in modules_to_save, and the model does not train it",
+            fail<Error>(where, ": ", m.there, " is in modules_to_save, and the model does not train it",
                                     remedy);
         if (trains && !is_trained)
-            fail<safetensors_error>(where, ": ", m.there, " is not in modules_to_save, and the model trains it",
+            fail<Error>(where, ": ", m.there, " is not in modules_to_save, and the model trains it",
                                     remedy);
         if (m.adapter.empty()) continue;
         const auto want = chosen_adapter(there, m.adapter);
         const auto found = here.find(m.adapter);
         if (want && found == here.end())
-            fail<safetensors_error>(where, ": ", m.there, " has an adapter, and the model has none at ", m.adapter,
+            fail<Error>(where, ": ", m.there, " has an adapter, and the model has none at ", m.adapter,
                                     remedy);
         if (!want && found != here.end())
-            fail<safetensors_error>(where, ": ", m.there, " has no adapter, and the model has one at ", m.adapter,
+            fail<Error>(where, ": ", m.there, " has no adapter, and the model has one at ", m.adapter,
                                     remedy);
         if (!want) continue;
         const store_adapter& have = *found->second;
         if (want->rank != have.rank)
-            fail<safetensors_error>(where, ": the adapter of ", m.there, " has rank ", want->rank,
+            fail<Error>(where, ": the adapter of ", m.there, " has rank ", want->rank,
                                     ", that of the model ", have.rank, remedy);
         if (want->scale != have.scale)
-            fail<safetensors_error>(where, ": the adapter of ", m.there, " is multiplied by ", want->scale,
+            fail<Error>(where, ": the adapter of ", m.there, " is multiplied by ", want->scale,
                                     ", that of the model by ", have.scale, remedy);
     }
 }
 
 inline void load_peft(store& parameters, const peft_layout& model, const std::filesystem::path& folder) {
     expect_adapters("load_peft", parameters);
-    compare_adapters((folder / peft_config_name).string(), parameters, model, peft_options_in(folder, model));
+    compare_adapters<safetensors_error>((folder / peft_config_name).string(), "ht::read_peft_config", parameters, model,
+                                        peft_options_in(folder, model));
     const std::filesystem::path file = folder / peft_weights_name;
     if (!is_there(file) && is_there(folder / "adapter_model.bin"))
         fail<io_error>("io: ", folder.string(),

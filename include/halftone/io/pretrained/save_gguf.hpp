@@ -151,6 +151,18 @@ inline gguf_likeness likeness_of(const nn::llama_config& c, const std::string& a
                                  : like_folder(c, architecture, options);
 }
 
+/// Half the rows of a head, of a tensor whose rows i and i + half of each head are neighbours in a file; 0: its rows stay in their order.
+inline std::size_t turned_half_of(const std::string& name, const std::string& architecture, const nn::llama_config& c) {
+    const bool is_turned = name.find(".attn_q.") != name.npos || name.find(".attn_k.") != name.npos;
+    return architecture == "llama" && is_turned ? static_cast<std::size_t>(llama_head_size(c) / 2) : 0;
+}
+/// The row here of a file's row of such a tensor.
+inline std::size_t turned_row(std::size_t row, std::size_t half) {
+    if (half == 0) return row;
+    const std::size_t of_head = row % (2 * half);
+    return row - of_head + of_head % 2 * half + of_head / 2;
+}
+
 /// Gives the numbers of a parameter, or of rows of it, as they stand in a GGUF file.
 class llama_gguf_values {
   public:
@@ -186,9 +198,7 @@ class llama_gguf_values {
   private:
     /// The place here of element i of the file.
     std::size_t place_of(std::size_t i) const {
-        if (half_ == 0) return i;
-        const std::size_t row = i / width_, of_head = row % (2 * half_);
-        return (row - of_head + of_head % 2 * half_ + of_head / 2) * width_ + i % width_;
+        return half_ == 0 ? i : turned_row(i / width_, half_) * width_ + i % width_;
     }
     void convert_values(const std::byte* values, dtype as, std::byte* to, std::size_t count) const {
         convert_from(*own_, values, as, to, count);
@@ -243,9 +253,7 @@ inline std::vector<gguf_source> llama_gguf_sources(const store& parameters, cons
         for (const stored_piece& piece : stored_pieces(parameters, parameters.entries()[i], of_file)) {
             const std::string name = llama_gguf_name(piece.name);
             const ggml_type type = llama_gguf_type(name, piece.shape, name == head, options);
-            const bool is_turned =
-                architecture == "llama" && (name.find(".attn_q.") != name.npos || name.find(".attn_k.") != name.npos);
-            const auto half = is_turned ? static_cast<std::size_t>(llama_head_size(c) / 2) : 0;
+            const std::size_t half = turned_half_of(name, architecture, c);
             sources.push_back(
                 {name, type, piece.shape, llama_gguf_values(parameters, read, i, piece, name, type, half)});
         }
