@@ -37,7 +37,8 @@ struct decode_matrix<cpu> {
     template <class Format>
     static void run(cpu& device, const coded_matrix<Format>& m, float* to) {
         const detail::coded_rows rows = detail::rows_of<float>(device, m);
-        device.parallel_for(m.stored_rows(), [&](extent row) { rows.decode(rows, row, 0, rows.width, to + row * rows.width); });
+        device.parallel_for(m.stored_rows(),
+                            [&](extent row) { rows.decode(rows, row, 1, 0, rows.width, to + row * rows.width, rows.width); });
     }
 };
 

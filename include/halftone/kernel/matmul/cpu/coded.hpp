@@ -17,14 +17,15 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// Columns of b that are decoded at a time: one panel or several. And bytes of these over the deepest piece of k, with room
-/// for an odd number of cache lines a column.
-inline constexpr extent coded_columns = 32;
+/// What of b is decoded at a time. Where columns are rows of codes: up to 32 of them, one panel or several, over a piece of k
+/// as the strategies cut it. Where rows are: up to panel_depth of k, and of bfloat16 the 64 columns of a scale.
+inline constexpr extent coded_columns = 32, coded_columns_of_two_bytes = 64;
+/// Bytes of these, with room for an odd number of cache lines a column.
 inline constexpr std::size_t coded_bytes = coded_columns * (2 * panel_depth * 2 + 64);
 
 /// Rows of codes, and what decodes a part of one to the elements that a packing reads.
 struct coded_rows : coded_source {
-    decode_part_of_row* decode = no_function;
+    decode_part_of_rows* decode = no_function;
     const std::byte* codes = nullptr;  ///< where the first row begins, to be prefetched
     extent row_bytes = 0;              ///< of a row of codes
 
@@ -48,7 +49,7 @@ coded_rows rows_of(const cpu& device, const coded_matrix<Format>& m) {
     rows.data = m.data();
     rows.rows = m.stored_rows();
     rows.width = m.stored_width();
-    rows.decode = device.select(HALFTONE_EACH_SET(decode_row<Format, T>));
+    rows.decode = device.select(HALFTONE_EACH_SET(decode_rows<Format, T>));
     if constexpr (std::is_same_v<Format, nf4>) {
         rows.codes = m.data() + nf4::codes_position(m.elements());
         rows.row_bytes = m.stored_width() / 2;

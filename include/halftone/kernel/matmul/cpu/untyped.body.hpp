@@ -11,42 +11,56 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// Calls body(column, count, piece, k_stride, column_stride) for up to coded_columns columns at a time of the (k, wide) at (p, j) of
-/// a coded b, decoded to the stack, where L1 or L2 has them until they are read.
+/// A part of a coded b that is decoded: (k, wide) at row `depth` and column `column` of what was asked for.
+struct decoded_piece {
+    extent depth, column, k, wide;
+    const std::byte* data;
+    extent k_stride, column_stride;
+};
+/// Calls body(piece) for all pieces of the (k, wide) at (p, j) of a coded b; each is decoded to the stack, where L1 or L2 has
+/// it until it is read.
 template <class Body>
 void for_decoded(const untyped_b& b, extent p, extent j, extent k, extent wide, const Body& body) {
     alignas(64) std::byte decoded[coded_bytes];
+    if (b.column_stride == 1) {
+        const extent width = b.element == 2 ? coded_columns_of_two_bytes : coded_columns;
+        for (extent column = 0; column < wide; column += width) {
+            const extent count = std::min(width, wide - column);
+            for (extent depth = 0; depth < k; depth += panel_depth) {
+                const extent high = std::min(panel_depth, k - depth);
+                b.coded.decode(b.coded, p + depth, high, j + column, count, decoded, width);
+                body(decoded_piece{depth, column, high, count, decoded, width, 1});
+            }
+        }
+        return;
+    }
+    // An odd number of cache lines from column to column, so that these fall into different sets.
+    const extent stride = planning::odd_line_stride(k, b.element);
     for (extent column = 0; column < wide; column += coded_columns) {
         const extent count = std::min(coded_columns, wide - column);
-        if (b.column_stride == 1) {
-            for (extent row = 0; row < k; ++row)
-                b.coded.decode(b.coded, p + row, j + column, count, decoded + row * coded_columns * b.element);
-            body(column, count, decoded, coded_columns, extent{1});
-        } else {
-            // An odd number of cache lines from column to column, so that these fall into different sets.
-            const extent stride = planning::odd_line_stride(k, b.element);
-            for (extent c = 0; c < count; ++c)
-                b.coded.decode(b.coded, j + column + c, p, k, decoded + c * stride * b.element);
-            body(column, count, decoded, extent{1}, stride);
-        }
+        b.coded.decode(b.coded, j + column, count, p, k, decoded, stride);
+        body(decoded_piece{0, column, k, count, decoded, 1, stride});
     }
 }
 
-HALFTONE_OUT_OF_LINE void untyped_b::pack_piece(extent p, extent j, extent k, extent wide, extent panel_columns,
+HALFTONE_OUT_OF_LINE void untyped_b::pack_piece(extent p, extent j, extent k, extent wide, const product_unit& unit,
                                                 std::byte* panels, std::size_t panel_step_bytes) const {
     if (!is_coded()) return pack(at(p, j), row_stride, column_stride, k, wide, panels, panel_step_bytes);
-    for_decoded(*this, p, j, k, wide, [&](extent column, extent count, const std::byte* piece, extent k_apart, extent columns_apart) {
-        std::byte* const to = panels + static_cast<std::size_t>(column / panel_columns) * panel_step_bytes;
-        pack(piece, k_apart, columns_apart, k, count, to, panel_step_bytes);
+    for_decoded(*this, p, j, k, wide, [&](const decoded_piece& piece) {
+        std::byte* const to = panels + static_cast<std::size_t>(piece.column / unit.columns) * panel_step_bytes +
+                              unit.panel_bytes(piece.depth);
+        pack(piece.data, piece.k_stride, piece.column_stride, piece.k, piece.wide, to, panel_step_bytes);
     });
 }
 
-HALFTONE_OUT_OF_LINE void untyped_b::multiply_piece(extent high, extent k, const void* a_rows, extent a_stride, extent p,
-                                                    extent j, extent wide, float* c, extent c_stride, bool add) const {
+HALFTONE_OUT_OF_LINE void untyped_b::multiply_piece(extent high, extent k, const std::byte* a_rows, extent a_stride, extent p,
+                                                    extent j, extent wide, const product_unit& unit, float* c,
+                                                    extent c_stride, bool add) const {
     if (!is_coded())
         return multiply_unpacked(high, k, a_rows, a_stride, at(p, j), row_stride, column_stride, wide, c, c_stride, add);
-    for_decoded(*this, p, j, k, wide, [&](extent column, extent count, const std::byte* piece, extent k_apart, extent columns_apart) {
-        multiply_unpacked(high, k, a_rows, a_stride, piece, k_apart, columns_apart, count, c + column, c_stride, add);
+    for_decoded(*this, p, j, k, wide, [&](const decoded_piece& piece) {
+        multiply_unpacked(high, piece.k, a_rows + piece.depth * unit.element, a_stride, piece.data, piece.k_stride,
+                          piece.column_stride, piece.wide, c + piece.column, c_stride, add || piece.depth > 0);
     });
 }
 

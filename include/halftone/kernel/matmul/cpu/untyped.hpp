@@ -84,12 +84,12 @@ struct untyped_b : untyped_operand {
           coded(rows_of_codes) {}
 
     bool is_coded() const { return coded.decode != no_function; }
-    /// Packs (k, wide) at (p, j) into panels of that many columns, which begin panel_step_bytes apart.
-    void pack_piece(extent p, extent j, extent k, extent wide, extent panel_columns, std::byte* panels,
+    /// Packs (k, wide) at (p, j) into panels of the unit, which begin panel_step_bytes apart.
+    void pack_piece(extent p, extent j, extent k, extent wide, const product_unit& unit, std::byte* panels,
                     std::size_t panel_step_bytes) const;
-    /// c (high, wide) = or += rows of a times the (k, wide) at (p, j), unpacked.
-    void multiply_piece(extent high, extent k, const void* a_rows, extent a_stride, extent p, extent j, extent wide, float* c,
-                        extent c_stride, bool add) const;
+    /// c (high, wide) = or += rows of a, of the unit's type, times the (k, wide) at (p, j), unpacked.
+    void multiply_piece(extent high, extent k, const std::byte* a_rows, extent a_stride, extent p, extent j, extent wide,
+                        const product_unit& unit, float* c, extent c_stride, bool add) const;
     /// The memory that reading (k, wide) at (p, j) touches.
     strided_lines lines_of(extent p, extent j, extent k, extent wide) const;
 };

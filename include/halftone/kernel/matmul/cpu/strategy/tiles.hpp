@@ -69,7 +69,7 @@ class tile_product {
     /// Some panels (k, columns) of one piece, one behind the other.
     void pack_panels(extent column, extent count, extent piece, std::byte* to) const {
         b_.pack_piece(piece * panel_depth, column, length_of(piece), std::min(count * unit_.columns, n_ - column),
-                      unit_.columns, to, plan_.panel_bytes);
+                      unit_, to, plan_.panel_bytes);
     }
 
     /// The pieces of k of one pass.

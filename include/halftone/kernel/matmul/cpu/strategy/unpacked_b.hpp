@@ -52,8 +52,8 @@ class unpacked_b_product : vector_product {
                     b_.multiply_piece(
                         rows, s.length_of(piece),
                         in_place() ? a_.at(i, p) : packed_block(blocks.data(), block * s.pieces + piece),
-                        in_place() ? a_.row_stride : plan_.a_stride, p, j, next - j, sums + (j - left),
-                        plan_.sums_stride, p > 0);
+                        in_place() ? a_.row_stride : plan_.a_stride, p, j, next - j, unit_,
+                        sums + (j - left), plan_.sums_stride, p > 0);
                 }
             }
             epilogue_.finish(epilogue_.epilogue, sums, plan_.sums_stride, i, left, rows, end - left, false);

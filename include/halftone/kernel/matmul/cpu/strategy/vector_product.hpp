@@ -86,7 +86,7 @@ class vector_product {
     void pack_panels(const slice& s, extent first, extent count, extent piece, std::byte* to,
                      std::size_t step_bytes) const {
         const extent p = s.first_of(piece), j = s.left + first * unit_.columns;
-        b_.pack_piece(p, j, s.length_of(piece), std::min(count * unit_.columns, n_ - j), unit_.columns, to,
+        b_.pack_piece(p, j, s.length_of(piece), std::min(count * unit_.columns, n_ - j), unit_, to,
                       step_bytes);  // (k, columns)
     }
 

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Decoding a part of a row of codes, for each instruction set (decode.simd.hpp).
+/// Decoding a part of some rows of codes, for each instruction set (decode.simd.hpp).
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <type_traits>
 
 #include <halftone/exec/cpu/simd.hpp>
-#include <halftone/number/bfloat16.hpp>
+#include <halftone/kernel/matmul/cpu/unit/decode_blocks.hpp>
 #include <halftone/number/nf4.hpp>
 #include <halftone/tensor/shape.hpp>
 
@@ -22,14 +19,10 @@ struct coded_source {
     const std::byte* data = nullptr;
     extent rows = 0, width = 0;
 };
-/// Decodes elements [first, first + count) of a row, to numbers of a type that the function knows.
-using decode_part_of_row = void(const coded_source& from, extent row, extent first, extent count, void* to);
-
-/// The sixteen values of nf4 times the scale of block number b of a tensor of `total` elements.
-inline void scaled_nf4_values(const std::byte* data, std::size_t total, std::size_t b, float (&values)[16]) {
-    const float scale = nf4::scale_of(data, total, b);
-    for (int code = 0; code < 16; ++code) values[code] = nf4_values[code] * scale;
-}
+/// Decodes elements [first, first + count) of some rows, to numbers of a type that the function knows, to_stride of them from
+/// row to row.
+using decode_part_of_rows = void(const coded_source& from, extent row, extent rows, extent first, extent count, void* to,
+                                 extent to_stride);
 
 }  // namespace detail
 }  // namespace HALFTONE_ABI
