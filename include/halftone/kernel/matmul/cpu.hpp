@@ -36,7 +36,7 @@ template <>
 struct decode_matrix<cpu> {
     template <class Format>
     static void run(cpu& device, const coded_matrix<Format>& m, float* to) {
-        const detail::coded_rows rows = detail::rows_of<float>(device, m);
+        const detail::coded_rows rows = detail::rows_of_codes<float>(device, m);
         device.parallel_for(m.stored_rows(),
                             [&](extent row) { rows.decode(rows, row, 1, 0, rows.width, to + row * rows.width, rows.width); });
     }
@@ -107,15 +107,11 @@ struct matmul<cpu> {
     template <class Compute, class A, class Format>
     static void run_coded(cpu& device, const view<A, 2>& a, const coded_matrix<Format>& b,
                           const detail::untyped_epilogue& epilogue) {
+        using decoded = detail::decoded_type<Compute>;
         const auto of_a = detail::matmul_packing_of_a<Compute, std::remove_const_t<A>>(device);
-        const auto multiply_by = [&](const auto& packing, const detail::coded_rows& rows) {
-            multiply(detail::matmul_unit_for<Compute>(device), device, {a, of_a}, {b, packing, rows}, epilogue);
-        };
-        if constexpr (std::is_same_v<Compute, bfloat16>) {
-            if (detail::decodes_to_bfloat16<Compute>(device))
-                return multiply_by(detail::matmul_packing_of_b<Compute, bfloat16>(device), detail::rows_of<bfloat16>(device, b));
-        }
-        multiply_by(detail::matmul_packing_of_b<Compute, float>(device), detail::rows_of<float>(device, b));
+        const auto of_b = detail::matmul_packing_of_b<Compute, decoded>(device);
+        const detail::untyped_b codes(b, of_b, detail::rows_of_codes<decoded>(device, b));
+        multiply(detail::matmul_unit_for<Compute>(device), device, {a, of_a}, codes, epilogue);
     }
 
     static void multiply(const detail::product_unit& unit, cpu& device, const detail::untyped_a& a,

@@ -8,9 +8,12 @@
 #include <cstddef>
 #include <type_traits>
 
-#include <halftone/kernel/matmul/cpu/unit/choose.hpp>
+#include <halftone/exec/cpu/cpu.hpp>
+#include <halftone/kernel/matmul/cpu/unit.hpp>
 #include <halftone/kernel/matmul/cpu/unit/decode.hpp>
 #include <halftone/kernel/matmul/cpu/unit/prefetch.hpp>
+#include <halftone/number/bfloat16.hpp>
+#include <halftone/number/nf4.hpp>
 #include <halftone/tensor/coded_matrix.hpp>
 
 namespace halftone {
@@ -35,16 +38,14 @@ struct coded_rows : coded_source {
     }
 };
 
-/// To what the codes are decoded: to what the unit multiplies where this is bfloat16, else to floats, which are rounded as
-/// they are packed.
+/// To what codes are decoded: to bfloat16 for products in bfloat16, which every unit packs as it is, so that a block's few
+/// values are rounded and not all its elements; else to floats, which are rounded as they are packed.
 template <class Compute>
-bool decodes_to_bfloat16(const cpu& device) {
-    return uses_pairs<Compute>(device.instruction_set());
-}
+using decoded_type = std::conditional_t<std::is_same_v<Compute, bfloat16>, bfloat16, float>;
 
 /// The rows of a coded matrix, decoded to T.
 template <class T, class Format>
-coded_rows rows_of(const cpu& device, const coded_matrix<Format>& m) {
+coded_rows rows_of_codes(const cpu& device, const coded_matrix<Format>& m) {
     coded_rows rows;
     rows.data = m.data();
     rows.rows = m.stored_rows();
