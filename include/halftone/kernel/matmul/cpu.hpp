@@ -110,8 +110,9 @@ struct matmul<cpu> {
         using decoded = detail::decoded_type<Compute>;
         const auto of_a = detail::matmul_packing_of_a<Compute, std::remove_const_t<A>>(device);
         const auto of_b = detail::matmul_packing_of_b<Compute, decoded>(device);
-        const detail::untyped_b codes(b, of_b, detail::rows_of_codes<decoded>(device, b));
-        multiply(detail::matmul_unit_for<Compute>(device), device, {a, of_a}, codes, epilogue);
+        detail::coded_rows rows = detail::rows_of_codes<decoded>(device, b);
+        rows.multiply_few = detail::coded_small_m_for<Compute, Format>(device);
+        multiply(detail::matmul_unit_for<Compute>(device), device, {a, of_a}, {b, of_b, rows}, epilogue);
     }
 
     static void multiply(const detail::product_unit& unit, cpu& device, const detail::untyped_a& a,

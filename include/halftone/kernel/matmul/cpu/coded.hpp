@@ -10,6 +10,7 @@
 
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/kernel/matmul/cpu/unit.hpp>
+#include <halftone/kernel/matmul/cpu/unit/coded_small_m.hpp>
 #include <halftone/kernel/matmul/cpu/unit/decode.hpp>
 #include <halftone/kernel/matmul/cpu/unit/prefetch.hpp>
 #include <halftone/number/bfloat16.hpp>
@@ -29,6 +30,7 @@ inline constexpr std::size_t coded_bytes = coded_columns * (2 * panel_depth * 2 
 /// Rows of codes, and what decodes a part of one to the elements that a packing reads.
 struct coded_rows : coded_source {
     decode_part_of_rows* decode = no_function;
+    multiply_coded_small_m* multiply_few = no_function;  ///< by its rows as columns, without decoding to memory
     const std::byte* codes = nullptr;  ///< where the first row begins, to be prefetched
     extent row_bytes = 0;              ///< of a row of codes
 
@@ -42,6 +44,16 @@ struct coded_rows : coded_source {
 /// values are rounded and not all its elements; else to floats, which are rounded as they are packed.
 template <class Compute>
 using decoded_type = std::conditional_t<std::is_same_v<Compute, bfloat16>, bfloat16, float>;
+
+/// What multiplies few rows of a by rows of codes without decoding these to memory, if there is one for products in Compute.
+template <class Compute, class Format>
+multiply_coded_small_m* coded_small_m_for(const cpu& device) {
+#if HALFTONE_AVX512
+    if (std::is_same_v<Compute, bfloat16> && device.instruction_set() == isa::avx512)
+        return avx512::coded_small_m_of(Format{});
+#endif
+    return no_function;
+}
 
 /// The rows of a coded matrix, decoded to T.
 template <class T, class Format>

@@ -58,6 +58,13 @@ HALFTONE_OUT_OF_LINE void untyped_b::multiply_piece(extent high, extent k, const
                                                     extent c_stride, bool add) const {
     if (!is_coded())
         return multiply_unpacked(high, k, a_rows, a_stride, at(p, j), row_stride, column_stride, wide, c, c_stride, add);
+    if (coded.multiply_few != no_function && column_stride != 1) {
+        constexpr extent sixteen = 16;
+        const extent columns = wide / sixteen * sixteen;
+        for (extent i = 0; i < high && !add; ++i) std::fill_n(c + i * c_stride, columns, 0.0f);
+        coded.multiply_few({coded, high, k, j, p, columns, reinterpret_cast<const float*>(a_rows), a_stride, c, c_stride});
+        j += columns, wide -= columns, c += columns;
+    }
     for_decoded(*this, p, j, k, wide, [&](const decoded_piece& piece) {
         multiply_unpacked(high, piece.k, a_rows + piece.depth * unit.element, a_stride, piece.data, piece.k_stride,
                           piece.column_stride, piece.wide, c + piece.column, c_stride, add || piece.depth > 0);
