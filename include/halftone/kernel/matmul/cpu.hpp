@@ -34,11 +34,12 @@ namespace kernel {
 
 template <>
 struct decode_matrix<cpu> {
-    template <class Format>
-    static void run(cpu& device, const coded_matrix<Format>& m, float* to) {
-        const detail::coded_rows rows = detail::rows_of_codes<float>(device, m);
-        device.parallel_for(m.stored_rows(),
-                            [&](extent row) { rows.decode(rows, row, 1, 0, rows.width, to + row * rows.width, rows.width); });
+    template <class Format, class T>
+    static void run(cpu& device, const coded_matrix<Format>& m, const view<T, 2>& to) {
+        const detail::coded_rows rows = detail::rows_of_codes<T>(device, m);
+        device.parallel_for(m.stored_rows(), [&](extent row) {
+            rows.decode(rows, row, 1, 0, rows.width, &to(row, 0), rows.width);
+        });
     }
 };
 

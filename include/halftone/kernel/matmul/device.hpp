@@ -15,6 +15,7 @@
 #pragma once
 
 #include <halftone/kernel/common/fp64/device.hpp>
+#include <halftone/kernel/matmul/coded/elements.hpp>
 #include <halftone/kernel/matmul/device/by_engine.hpp>
 #include <halftone/kernel/matmul/device/launch.hpp>
 #include <halftone/kernel/matmul/fp64.hpp>
@@ -24,6 +25,14 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
+
+template <simt_device Device>
+struct decode_matrix<Device> {
+    template <class Format, class T>
+    static void run(Device& device, const coded_matrix<Format>& m, const view<T, 2>& to) {
+        fp64::for_each(device, to.size(), 2, decode_element<Format, T>{coded_elements<Format>(m), simt::span_of(to)});
+    }
+};
 
 template <simt_device Device>
 struct matmul<Device> {

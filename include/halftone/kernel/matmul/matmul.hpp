@@ -58,7 +58,7 @@ namespace kernel {
 template <class Device>
 struct matmul;
 
-/// Specialised for each device: `run(device, m, to)` decodes a coded matrix as it is stored, row by row.
+/// Specialised for each device: `run(device, m, to)` decodes a coded matrix into a view of the shape in which it is stored.
 template <class Device>
 struct decode_matrix;
 
@@ -145,14 +145,21 @@ void run_product(Device& device, const view<A, 2>& a, const view<B, 2>& b,
     }
 }
 
+/// To what codes are decoded: to bfloat16 for products in bfloat16, so that a block's few values are rounded and not all its
+/// elements, and units take them as they are; else to floats, which are rounded as they are packed or loaded.
+template <class Compute>
+using decoded_type = std::conditional_t<std::is_same_v<Compute, bfloat16>, bfloat16, float>;
+
 /// A product with a coded matrix that is decoded before, all of it, into the workspace: for devices and compute types without
 /// a way of their own.
 template <class Compute, class Device, class A, class Format, class Operands, class Results>
 void multiply_decoded(Device& device, const view<A, 2>& a, const coded_matrix<Format>& b,
                       const detail::matmul_epilogue<Operands, Results>& epilogue) {
-    const workspace::lease numbers(device.scratch(), b.elements() * sizeof(float));
-    kernel::decode_matrix<Device>::run(device, b, numbers.template as<float>());
-    const view<const float, 2> stored(numbers.template as<float>(), b.stored_shape());
+    using decoded = decoded_type<Compute>;
+    const workspace::lease numbers(device.scratch(), b.elements() * sizeof(decoded));
+    const view<decoded, 2> all(numbers.template as<decoded>(), b.stored_shape());
+    kernel::decode_matrix<Device>::run(device, b, all);
+    const view<const decoded, 2> stored = all;
     kernel::matmul<Device>::template run<Compute>(device, a, b.is_transposed() ? transpose(stored) : stored, epilogue);
 }
 

@@ -40,11 +40,6 @@ struct coded_rows : coded_source {
     }
 };
 
-/// To what codes are decoded: to bfloat16 for products in bfloat16, which every unit packs as it is, so that a block's few
-/// values are rounded and not all its elements; else to floats, which are rounded as they are packed.
-template <class Compute>
-using decoded_type = std::conditional_t<std::is_same_v<Compute, bfloat16>, bfloat16, float>;
-
 /// What multiplies few rows of a by rows of codes without decoding these to memory, if there is one for products in Compute.
 template <class Compute, class Format>
 multiply_coded_small_m* coded_small_m_for(const cpu& device) {
