@@ -54,7 +54,8 @@ shape shape_of(bool tiny) {
                            .attention_bias = true,
                            .logits = ht::keep_logits::never};
     if (!tiny) return {"Qwen2-0.5B", c, 4, 512, 16};
-    c.vocab_size = 256, c.hidden_size = 64, c.intermediate_size = 160, c.num_hidden_layers = 2, c.num_attention_heads = 4;
+    c.vocab_size = 256, c.hidden_size = 64, c.intermediate_size = 192, c.num_hidden_layers = 2,
+    c.num_attention_heads = 4;
     c.max_position_embeddings = 32;
     return {"Qwen2 2x64", c, 2, 32, 4};
 }
@@ -103,18 +104,27 @@ void run_case(const bench::session& with, const shape& s, const char* method, do
     bench::regions executor(with.o.threads);
     ht::cpu device{{.executor = &executor}};
     std::optional<ht::add_adapters> added;
-    if (std::string(method) == "lora")
+    if (std::string(method).starts_with("lora"))
         added.emplace(device, ht::adapter_options{.rank = s.rank, .alpha = 2 * static_cast<double>(s.rank)});
     tuning<P> ours(device, s);
     const auto& m = s.model;
     std::vector<bench::contender> all;
     all.push_back(bench::local("halftone", [&] { ours.step(); }));
-    with.add_torch_if_installed(
-        all,
-        {{"op", "tune_qwen2"}, {"method", method}, {"rank", s.rank}, {"layers", m.num_hidden_layers}, {"heads", m.num_attention_heads},
-         {"kv_heads", m.num_key_value_heads}, {"width", m.hidden_size}, {"intermediate", m.intermediate_size},
-         {"vocabulary", m.vocab_size}, {"context", m.max_position_embeddings}, {"batch", s.batch}, {"length", s.length}},
-        std::string(method) == "lora" ? "peft" : "transformers");
+    if (std::string(method) != "lora_nf4")
+        with.add_torch_if_installed(all,
+                                    {{"op", "tune_qwen2"},
+                                     {"method", method},
+                                     {"rank", s.rank},
+                                     {"layers", m.num_hidden_layers},
+                                     {"heads", m.num_attention_heads},
+                                     {"kv_heads", m.num_key_value_heads},
+                                     {"width", m.hidden_size},
+                                     {"intermediate", m.intermediate_size},
+                                     {"vocabulary", m.vocab_size},
+                                     {"context", m.max_position_embeddings},
+                                     {"batch", s.batch},
+                                     {"length", s.length}},
+                                    std::string(method) == "lora" ? "peft" : "transformers");
     const auto timings = bench::compare(all, with.o);
     with.report.add(name, timings, flops * s.parameters() * s.tokens(), "GFLOP/s", with.peaks.bf16, "peak_bf16_flops");
     with.report.add_row({{"kernel", std::string(method) + " peak bytes"}, {"shape", name.shape}, {"policy", "bf16"}, {"halftone", ours.peak_bytes()}});
@@ -144,7 +154,7 @@ int main(int argc, char** argv) {
     return bench::run_program("bench_finetune", app, o, argc, argv, [&](const bench::session& with) {
         const shape s = shape_of(tiny);
         run_case<ht::lora<ht::amp_bf16, ht::pure_bf16>>(with, s, "lora", 4);
-        run_case<ht::lora<ht::amp_bf16, ht::with_copy<ht::pure_bf16, ht::nf4>>>(with, s, "qlora", 4);
+        run_case<ht::lora<ht::amp_bf16, ht::with_copy<ht::pure_bf16, ht::nf4>>>(with, s, "lora_nf4", 4);
         run_case<ht::pure_bf16>(with, s, "full", 6);
     });
 }

@@ -16,8 +16,8 @@
 #include "io/llama_cpp_models.hpp"
 #include "io/pretrained_checks.hpp"
 #include "nn/lora.hpp"
-#include "support/temporary_folder.hpp"
 #include "support/gradient_sink.hpp"
+#include "support/temporary_folder.hpp"
 #include "support/values.hpp"
 
 namespace io_gguf_adapter_tests {
@@ -119,7 +119,8 @@ TEST_CASE("gguf adapters: what cannot be read or written is refused by its name"
     const std::string where = path.string();
     ht::cpu device{{.threads = 1}};
     const auto c = config(false);
-    const auto said = [&](const ht::gguf_keys& keys, const std::vector<std::pair<std::string, std::vector<ht::extent>>>& tensors) {
+    const auto said = [&](const ht::gguf_keys& keys,
+                          const std::vector<std::pair<std::string, std::vector<ht::extent>>>& tensors) {
         std::vector<float> zeros(1 << 12);
         std::vector<ht::gguf_source> sources;
         for (const auto& [name, shape] : tensors) {
@@ -140,16 +141,19 @@ TEST_CASE("gguf adapters: what cannot be read or written is refused by its name"
         return keys;
     };
     const std::vector<std::pair<std::string, std::vector<ht::extent>>> pair{{"blk.0.attn_q.weight.lora_a", {2, 16}},
-                                                                           {"blk.0.attn_q.weight.lora_b", {16, 2}}};
+                                                                            {"blk.0.attn_q.weight.lora_b", {16, 2}}};
     CHECK(said(good, pair) == "no error");
     CHECK(said(with("general.type", "model"), pair) == where + ": general.type is \"model\"; expected \"adapter\"");
-    CHECK(said(with("general.architecture", "qwen2"), pair) == where + ": general.architecture is \"qwen2\"; expected \"llama\"");
+    CHECK(said(with("general.architecture", "qwen2"), pair) ==
+          where + ": general.architecture is \"qwen2\"; expected \"llama\"");
     CHECK(said(with("adapter.type", "other"), pair) == where + ": adapter.type is \"other\"; expected \"lora\"");
     CHECK(said(good, {}) == where + ": has no adapters");
     CHECK(said(good, {pair[0]}) == where + ": there is no 'blk.0.attn_q.weight.lora_b'");
     CHECK(said(good, {pair[1]}) == where + ": there is no 'blk.0.attn_q.weight.lora_a'");
-    CHECK(said(good, {pair[0], pair[1], {"token_embd.weight.lora_a", {2, 16}}}) ==
-          where + ": 'token_embd.weight.lora_a' is no adapter of a linear layer of this model; halftone computes no others");
+    CHECK(
+        said(good, {pair[0], pair[1], {"token_embd.weight.lora_a", {2, 16}}}) ==
+        where +
+            ": 'token_embd.weight.lora_a' is no adapter of a linear layer of this model; halftone computes no others");
     CHECK(said(good, {{"blk.0.attn_q.weight.lora_a", {32}}, pair[1]}) ==
           where + ": 'blk.0.attn_q.weight.lora_a' is F32 (32); expected a matrix of a type that halftone reads");
     // Without an alpha the scale is 1.
@@ -163,8 +167,9 @@ TEST_CASE("gguf adapters: what cannot be read or written is refused by its name"
         const ht::add_adapters added{device, {.rank = 2, .targets = {"*.q"}}};
         ht::nn::llama<tuned> model{device, c, 5};
         CHECK(message_of([&] { ht::load_gguf_adapter(model, path); }) ==
-              where + ": the adapter of model.layers.0.self_attn.q_proj is multiplied by 1, that of the model by 4; give "
-                      "ht::read_gguf_adapter's options to ht::add_adapters before the model is made");
+              where +
+                  ": the adapter of model.layers.0.self_attn.q_proj is multiplied by 1, that of the model by 4; give "
+                  "ht::read_gguf_adapter's options to ht::add_adapters before the model is made");
         CHECK(message_of([&] { ht::save_gguf_adapter(model, path, {.type = ht::ggml_type::q8_0}); }) ==
               "save_gguf_adapter: a type of Q8_0; expected F32, F16 or BF16");
     }
@@ -172,11 +177,14 @@ TEST_CASE("gguf adapters: what cannot be read or written is refused by its name"
     {
         const ht::add_adapters added{device, ht::read_gguf_adapter(path, c)};
         ht::nn::llama<tuned> model{device, c, 5};
-        CHECK(message_of([&] { ht::load_gguf_adapter(model, path); }).find("of another shape or type") != std::string::npos);
+        CHECK(message_of([&] { ht::load_gguf_adapter(model, path); }).find("of another shape or type") !=
+              std::string::npos);
     }
     const ht::add_adapters added{device, {.rank = 2, .trained = {"norm"}}};
     ht::nn::llama<tuned> model{device, c, 5};
-    CHECK(message_of([&] { ht::save_gguf_adapter(model, path); }).starts_with("save_gguf_adapter: norm.gain is trained besides the adapters"));
+    CHECK(message_of([&] {
+              ht::save_gguf_adapter(model, path);
+          }).starts_with("save_gguf_adapter: norm.gain is trained besides the adapters"));
 }
 
 TEST_CASE("gguf adapters: files for llama.cpp" * doctest::skip()) {

@@ -40,7 +40,8 @@ inline std::vector<real_model> real_models() {
     std::vector<real_model> all{
         {"llama", "llama3", c}, {"llama3", "llama3", c}, {"qwen2", "qwen2", c}, {"qwen3", "qwen3", c}};
     all[1].sizes.rope_theta = 500000;
-    all[1].sizes.rope_scaling = {.factor = 32, .low_frequency = 1, .high_frequency = 4, .original_context = 8192};
+    all[1].sizes.rope_scaling =
+        ht::rotary_scaling{.factor = 32, .low_frequency = 1, .high_frequency = 4, .original_context = 8192};
     all[1].sizes.tie_word_embeddings = true;
     all[2].sizes.rope_theta = all[3].sizes.rope_theta = 1000000;
     all[2].sizes.attention_bias = true;
@@ -76,7 +77,8 @@ inline void fill(ht::store& s) {
 
 /// Saves a model in folder/NAME, with its tokenizer; returns that path.
 template <class Model>
-std::filesystem::path save_with_tokenizer(const Model& model, const real_model& of, const std::filesystem::path& folder) {
+std::filesystem::path save_with_tokenizer(const Model& model, const real_model& of,
+                                          const std::filesystem::path& folder) {
     const std::filesystem::path like = folder / of.name,
                                 from = std::filesystem::path(HALFTONE_TEST_DATA) / "chat_models" / of.tokenizer;
     ht::save_pretrained(model, like);

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include <halftone/io/checkpoint.hpp>
-#include <halftone/number/nf4.hpp>
 #include <halftone/io/pretrained.hpp>
+#include <halftone/number/nf4.hpp>
 #include <halftone/observe/lint/lint.hpp>
 #include <halftone/observe/memory/plan.hpp>
 #include <halftone/observe/shadow/shadow.hpp>
@@ -90,7 +90,8 @@ void computes_as_decoded(const Config& sizes, std::size_t weights) {
     fill_b(of_coded), fill_b(of_whole);
     const batch b;
     ht::inference eval{device};
-    CHECK(support::doubles(coded.logits(eval, b.tokens).view()) == support::doubles(whole.logits(eval, b.tokens).view()));
+    CHECK(support::doubles(coded.logits(eval, b.tokens).view()) ==
+          support::doubles(whole.logits(eval, b.tokens).view()));
     ht::tape tape{device};
     support::gradient_sink by_codes(of_coded), by_numbers(of_whole);
     tape.backward(coded.loss(tape, b), by_codes);
@@ -121,10 +122,10 @@ TEST_CASE("few bits: a recipe chooses the layers whose weights are in codes") {
         CAPTURE(e.path);
         const auto* const coding = model.parameters().groups()[e.group].coding;
         const bool is_weight = e.path.ends_with(".weight") && e.rows != 0;
-        const std::string expected = !is_weight                                     ? ""
-                                     : e.path.find(".mlp.") != std::string::npos    ? "nf4"
-                                     : e.path.find("h.1.attn.proj") == 0             ? "q8_0"
-                                                                                     : "";
+        const std::string expected = !is_weight                                  ? ""
+                                     : e.path.find(".mlp.") != std::string::npos ? "nf4"
+                                     : e.path.find("h.1.attn.proj") == 0         ? "q8_0"
+                                                                                 : "";
         CHECK((coding == nullptr ? "" : coding->name) == expected);
     }
 }
@@ -293,16 +294,19 @@ TEST_CASE("few bits: what cannot be is refused by name") {
     ht::cpu device{{.threads = 1}};
     ht::nn::llama<few<ht::nf4>> trained{device, config(), 5};
     CHECK_THROWS_WITH_AS(ht::accumulator(trained, ht::unscaled),
-                         "accumulator: h.0.attn.qkv.weight is in blocks of nf4, which are not trained: freeze it, or give the model adapters",
+                         "accumulator: h.0.attn.qkv.weight is in blocks of nf4, which are not trained: freeze it, or "
+                         "give the model adapters",
                          ht::state_error);
-    CHECK_THROWS_WITH_AS((ht::nn::llama<few<ht::nf4>>{device, llama_config(), 5}),
-                         "store: h.0.attn.qkv.weight has rows of 16 numbers, which are no whole blocks of nf4: 64; give its layer a "
-                         "policy without the role `copy`",
-                         ht::shape_error);
+    CHECK_THROWS_WITH_AS(
+        (ht::nn::llama<few<ht::nf4>>{device, llama_config(), 5}),
+        "store: h.0.attn.qkv.weight has rows of 16 numbers, which are no whole blocks of nf4: 64; give its layer a "
+        "policy without the role `copy`",
+        ht::shape_error);
     const ht::add_adapters added{device, {.rank = 2}};
     ht::nn::llama<few<ht::q8_0>> model{device, config(), 5};
     CHECK_THROWS_WITH_AS(ht::merge_adapters(model),
-                         "merge_adapters: h.0.attn.qkv.weight is in blocks of q8_0, which would round the sum; save the adapters, and merge "
+                         "merge_adapters: h.0.attn.qkv.weight is in blocks of q8_0, which would round the sum; save "
+                         "the adapters, and merge "
                          "them in a model whose base has 16 bits or more",
                          ht::state_error);
 }

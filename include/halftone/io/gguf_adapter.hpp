@@ -10,7 +10,7 @@
 ///
 /// A layer's A and B are NAME.lora_a (rank, in) and NAME.lora_b (out, rank), NAME that of its weight: blk.0.attn_q.weight. llama.cpp
 /// multiplies B A by adapter.lora.alpha divided by the tensor's own rank, or by 1 where alpha is 0 or not there (llama.cpp b9190).
-/// Of the architecture llama rows of attn_q's and attn_k's B are in the order of these weights' rows (llama_gguf.hpp).
+/// Of the architecture llama rows of attn_q's and attn_k's B are in the order of these weights' rows (pretrained/llama_gguf.hpp).
 #pragma once
 
 #include <algorithm>
@@ -76,8 +76,8 @@ class gguf_adapter_tensors {
                 fail<gguf_error>(where_, ": '", shown(t.name),
                                  "' is no adapter of a linear layer of this model; halftone computes no others");
             if (t.shape.size() != 2 || !is_converted(t.type))
-                fail<gguf_error>(where_, ": '", shown(t.name), "' is ", halftone::name(t.type), ' ', shape_text(t.shape),
-                                 "; expected a matrix of a type that halftone reads");
+                fail<gguf_error>(where_, ": '", shown(t.name), "' is ", halftone::name(t.type), ' ',
+                                 shape_text(t.shape), "; expected a matrix of a type that halftone reads");
             add(t, *found->second.first, *found->second.second, part == ".lora_a");
         }
         for (const gguf_adapted& each : adapted_) {
@@ -107,7 +107,8 @@ class gguf_adapter_tensors {
 
     const std::vector<tensor_info>& tensors() const { return tensors_; }
     const tensor_info* find(const std::string& name) const {
-        const auto found = std::find_if(tensors_.begin(), tensors_.end(), [&](const auto& t) { return t.name == name; });
+        const auto found =
+            std::find_if(tensors_.begin(), tensors_.end(), [&](const auto& t) { return t.name == name; });
         return found == tensors_.end() ? nullptr : &*found;
     }
     void read(const tensor_info& t, void* to) const { read(t, 0, static_cast<std::size_t>(t.bytes), to); }
@@ -121,8 +122,7 @@ class gguf_adapter_tensors {
   private:
     void expect(const char* key, const std::string& value) const {
         const std::string there = file_.metadata().text(key, "");
-        if (there != value)
-            fail<gguf_error>(where_, ": ", key, " is \"", shown(there), "\"; expected \"", value, '"');
+        if (there != value) fail<gguf_error>(where_, ": ", key, " is \"", shown(there), "\"; expected \"", value, '"');
     }
     void add(const gguf_tensor& t, const gguf_adapted& layer, const peft_module& module, bool is_a) {
         const std::vector<float> stored = file_.read<float>(t.name);
@@ -134,8 +134,9 @@ class gguf_adapter_tensors {
                 std::copy_n(stored.data() + row * width, width, values.data() + here * width);
         }
         values_.push_back(std::move(values));
-        tensors_.push_back({std::string(peft_file_names::prefix) + module.there + (is_a ? ".lora_A" : ".lora_B") + ".weight",
-                            dtype::f32, t.shape, 0, stored.size() * sizeof(float)});
+        tensors_.push_back(
+            {std::string(peft_file_names::prefix) + module.there + (is_a ? ".lora_A" : ".lora_B") + ".weight",
+             dtype::f32, t.shape, 0, stored.size() * sizeof(float)});
     }
 
     gguf_file file_;
@@ -194,8 +195,8 @@ inline std::vector<gguf_source> gguf_adapter_sources(const store& parameters, co
         const double factor = a.scale * static_cast<double>(a.rank) / alpha;
         for (std::size_t row = 0; row < static_cast<std::size_t>(a.rows); ++row) {
             for (std::size_t i = 0; i < width; ++i)
-                stored[row * width + i] = static_cast<float>(
-                    factor * static_cast<double>(b[turned_row(row, layer.half) * width + i]));
+                stored[row * width + i] =
+                    static_cast<float>(factor * static_cast<double>(b[turned_row(row, layer.half) * width + i]));
         }
         add(layer.there + ".lora_b", {a.rows, a.rank}, std::move(stored));
     }
@@ -209,9 +210,10 @@ inline void save_gguf_adapter(const store& parameters, const nn::llama_config& c
         fail<argument_error>("save_gguf_adapter: a type of ", halftone::name(type), "; expected F32, F16 or BF16");
     for (const store_entry& e : parameters.entries()) {
         if (!e.frozen && !e.is_adapter)
-            fail<argument_error>("save_gguf_adapter: ", e.path,
-                                 " is trained besides the adapters, and llama.cpp adds those alone; merge them, or save "
-                                 "for PEFT");
+            fail<argument_error>(
+                "save_gguf_adapter: ", e.path,
+                " is trained besides the adapters, and llama.cpp adds those alone; merge them, or save "
+                "for PEFT");
     }
     const store_adapter& first = parameters.adapters().all().front();
     const double wanted = first.scale * static_cast<double>(first.rank);
