@@ -56,124 +56,233 @@ inline __m512i narrow_pair(f32 a, f32 b, bool by_instruction) {
     return by_instruction ? narrow_bfloat16_by_instruction(a, b) : narrow_bfloat16_by_words(a, b);
 }
 
-/// Sixteen rows of nf4.
+/// Sixteen rows of nf4, over a piece of k.
 class nf4_rows {
   public:
-    static constexpr extent block = nf4::block;
+    static constexpr extent square_depth = 128;  ///< k that are multiplied at a time where there are as many
 
-    explicit nf4_rows(const halftone::detail::coded_source& from)
-        : data_(from.data), total_(static_cast<std::size_t>(from.rows * from.width)), width_(from.width) {
-        std::memcpy(&offset_, data_ + nf4::offset_position(), sizeof offset_);
-    }
-    /// Goes to rows [row, row + 16) and the block that has element `first` of each.
-    void begin_block(extent row, extent first) {
-        alignas(64) std::int32_t codes[16];
-        alignas(64) float nested[16];
-        const std::byte* const absmax = data_ + nf4::absmax_position(total_);
+    /// Goes to elements [first, first + k) of rows [row, row + 16): computes the scales of their blocks.
+    void begin_piece(const halftone::detail::coded_source& source, extent row, extent first, extent k) {
+        data_ = source.data;
+        width_ = source.width;
+        const auto total = static_cast<std::size_t>(source.rows * source.width);
+        codes_ = data_ + nf4::codes_position(total);
+        float offset;
+        std::memcpy(&offset, data_ + nf4::offset_position(), sizeof offset);
+        alignas(64) std::int32_t codes[blocks][16];
+        alignas(64) float nested[blocks][16];
+        const std::byte* const absmax = data_ + nf4::absmax_position(total);
+        first_block_ = first / block;
+        const extent count = (first + k - 1) / block + 1 - first_block_;
         for (int r = 0; r < 16; ++r) {
-            const auto b = static_cast<std::size_t>((row + r) * width_ + first) / nf4::block;
-            codes[r] = std::to_integer<std::int32_t>(absmax[b]);
-            std::memcpy(&nested[r], data_ + nf4::nested_position() + b / nf4::nested_block * sizeof(float), sizeof(float));
+            const extent begin = (row + r) * (width_ / block) + first_block_;
+            for (extent b = 0; b < count; ++b) {
+                const auto at = static_cast<std::size_t>(begin + b);
+                codes[b][r] = std::to_integer<std::int32_t>(absmax[at]);
+                std::memcpy(&nested[b][r], data_ + nf4::nested_position() + at / nf4::nested_block * sizeof(float),
+                            sizeof(float));
+            }
         }
-        const __m512 values = _mm512_i32gather_ps(_mm512_load_si512(codes), halftone::detail::signed_dynamic_values.of, 4);
         // With a rounding of their own, so that no compiler makes a fused multiply-add of the two.
         constexpr int nearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-        const __m512 products = _mm512_mul_round_ps(values, _mm512_load_ps(nested), nearest);
-        const __m512 scales = _mm512_add_round_ps(products, _mm512_set1_ps(offset_), nearest);
-        alignas(64) float each[16];
-        _mm512_store_ps(each, scales);
-        const bool by_instruction = rounds_by_instruction(scales);
-        const __m512 unscaled = _mm512_loadu_ps(halftone::detail::nf4_values);
-        for (int r = 0; r < 16; ++r) {
-            const f32 scaled{_mm512_mul_ps(unscaled, _mm512_set1_ps(each[r]))};
-            values_[r] = narrow_pair(scaled, scaled, by_instruction);
+        by_instruction_ = true;
+        for (extent b = 0; b < count; ++b) {
+            const __m512 values = _mm512_i32gather_ps(_mm512_load_si512(codes[b]), halftone::detail::signed_dynamic_values.of, 4);
+            const __m512 products = _mm512_mul_round_ps(values, _mm512_load_ps(nested[b]), nearest);
+            const __m512 scales = _mm512_add_round_ps(products, _mm512_set1_ps(offset), nearest);
+            by_instruction_ = by_instruction_ && rounds_by_instruction(scales);
+            _mm512_store_ps(scales_[b], scales);
         }
     }
     const std::byte* at(extent row, extent first) const {
-        return data_ + nf4::codes_position(total_) + (row * width_ + first) / 2;
+        return codes_ + (row * width_ + first) / 2;
     }
     extent row_bytes() const { return width_ / 2; }
-    /// 32 elements of row r of the sixteen, as bfloat16.
-    __m512i elements(int r, const std::byte* codes) const {
+    /// 32 elements of row r of the sixteen from `first` on, as bfloat16.
+    __m512i elements(int r, extent first, const std::byte* codes) const {
+        const f32 values = values_of(r, first / block - first_block_);
         const __m512i bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
-        return _mm512_permutexvar_epi16(_mm512_or_si512(_mm512_srli_epi32(bytes, 4), _mm512_slli_epi32(bytes, 16)), values_[r]);
+        return _mm512_permutexvar_epi16(_mm512_or_si512(_mm512_srli_epi32(bytes, 4), _mm512_slli_epi32(bytes, 16)),
+                                        narrow_pair(values, values, by_instruction_));
+    }
+    /// 128 elements of row r, two blocks, as four squares have them: lane i of square q has the element
+    /// whose code is nibble q of word i.
+    void elements_of_two_blocks(int r, extent first, const std::byte* codes, f32 (*squares)[16]) const {
+        const extent b = first / block - first_block_;
+        const __m512i values = narrow_pair(values_of(r, b), values_of(r, b + 1), by_instruction_);  // by five bits
+        const __m512i words = _mm512_loadu_si512(codes), mask = _mm512_set1_epi16(15),
+                      is_second = _mm512_inserti64x4(_mm512_setzero_si512(), _mm256_set1_epi16(16), 1);
+        constexpr int and_or = 0xea;  // (x & mask) | is_second
+        const auto look_up = [&](__m512i x) __attribute__((always_inline)) {
+            return f32{_mm512_castsi512_ps(
+                _mm512_permutexvar_epi16(_mm512_ternarylogic_epi64(x, mask, is_second, and_or), values))};
+        };
+        squares[0][r] = look_up(words);
+        squares[1][r] = look_up(_mm512_srli_epi16(words, 4));
+        squares[2][r] = look_up(_mm512_srli_epi16(words, 8));
+        squares[3][r] = look_up(_mm512_srli_epi16(words, 12));
     }
 
   private:
-    const std::byte* data_;
-    std::size_t total_;
-    extent width_;
-    float offset_;
-    __m512i values_[16];  ///< of each row's block the sixteen values twice, since a look-up takes five bits
+    static constexpr extent block = nf4::block, blocks = 2 * halftone::detail::panel_depth / block + 1;
+
+    f32 values_of(int r, extent b) const {
+        return {_mm512_mul_ps(_mm512_loadu_ps(halftone::detail::nf4_values), _mm512_set1_ps(scales_[b][r]))};
+    }
+
+    const std::byte *data_ = nullptr, *codes_ = nullptr;
+    extent width_ = 0, first_block_ = 0;
+    bool by_instruction_ = false;
+    alignas(64) float scales_[blocks][16];
 };
 
 /// Sixteen rows of q8_0.
 class q8_0_rows {
   public:
-    static constexpr extent block = q8_0::block;
+    static constexpr extent square_depth = 32;
 
-    explicit q8_0_rows(const halftone::detail::coded_source& from) : data_(from.data), width_(from.width) {}
-    void begin_block(extent row, extent first) {
-        for (int r = 0; r < 16; ++r) scales_[r] = q8_0::scale_of(at(row + r, first) - 2);
-        by_instruction_ = rounds_by_instruction(_mm512_loadu_ps(scales_));
+    void begin_piece(const halftone::detail::coded_source& source, extent, extent, extent) {
+        data_ = source.data;
+        width_ = source.width;
     }
     const std::byte* at(extent row, extent first) const {
         return data_ + q8_0::bytes(static_cast<std::size_t>(row * width_ + first)) + 2;
     }
     extent row_bytes() const { return static_cast<extent>(q8_0::bytes(static_cast<std::size_t>(width_))); }
-    __m512i elements(int r, const std::byte* quants) const {
-        return narrow_pair(q8_0_values(quants, scales_[r]), q8_0_values(quants + 16, scales_[r]), by_instruction_);
+    __m512i elements(int, extent, const std::byte* quants) const {
+        const float scale = q8_0::scale_of(quants - 2);
+        // Of the products of such a scale none is subnormal, and no other than 0 times it is less than it.
+        const bool is_normal = scale >= 0x1p-24f || scale <= -0x1p-24f;
+        return narrow_pair(q8_0_values(quants, scale), q8_0_values(quants + 16, scale), is_normal && has_bfloat16_instruction());
     }
 
   private:
-    const std::byte* data_;
-    extent width_;
-    float scales_[16];
-    bool by_instruction_ = false;
+    const std::byte* data_ = nullptr;
+    extent width_ = 0;
 };
 
-/// sums (Rows, 16) += a (Rows, 32) times 32 of k of the sixteen rows of codes, each in a lane.
-template <int Rows, class Codes>
-HALFTONE_INLINE void multiply_coded_square(const float* const* a, extent p, const Codes& codes, const std::byte* from,
-                                           f32* sums) {
-    f32 square[16];  // (columns, k / 2), transposed to (k / 2, columns)
+/// sums (Rows, 16) += a (Rows, 2) times a pair of k: (16 columns, 2), the lower half first.
+template <int Rows>
+HALFTONE_INLINE void multiply_lower(const float* const* a, extent p, f32 pair, f32* sums) {
+    multiply_row<Rows>(a, p, f32{_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(pair.v), 16))}, sums);
+}
+template <int Rows>
+HALFTONE_INLINE void multiply_upper(const float* const* a, extent p, f32 pair, f32* sums) {
+    const __m512i bits = _mm512_and_si512(_mm512_castps_si512(pair.v), _mm512_set1_epi32(-0x10000));
+    multiply_row<Rows>(a, p, f32{_mm512_castsi512_ps(bits)}, sums);
+}
+
+/// Sums of groups of sixteen columns: (Groups, Rows, 16).
+template <int Rows, int Groups>
+struct coded_sums {
+    f32 of[Groups][Rows];
+};
+
+/// c (Groups, Rows, 16) += a (Rows, 32) times 32 of k of groups of sixteen rows of codes, each row in a lane. Groups take
+/// turns, since a sum waits for the one before it.
+template <int Rows, int Groups, class Codes>
+void multiply_coded_square(const float* const* a, extent p, const Codes* codes, extent row, extent first,
+                           coded_sums<Rows, Groups>& c) {
+    f32 squares[Groups][16];  // (columns, k / 2), transposed to (k / 2, columns)
+    for (int g = 0; g < Groups; ++g) {
+        const std::byte* const from = codes[g].at(row + 16 * g, first);
+        f32 square[16];
 #pragma GCC unroll 16
-    for (int r = 0; r < 16; ++r) square[r].v = _mm512_castsi512_ps(codes.elements(r, from + r * codes.row_bytes()));
-    transpose(square);
+        for (int r = 0; r < 16; ++r)
+            square[r].v = _mm512_castsi512_ps(codes[g].elements(r, first, from + r * codes[g].row_bytes()));
+        transpose(square);
 #pragma GCC unroll 16
+        for (int r = 0; r < 16; ++r) squares[g][r] = square[r];
+    }
+    coded_sums<Rows, Groups> sums = c;  // in registers
+#pragma GCC unroll 4
     for (int r = 0; r < 16; ++r) {
-        const __m512i pair = _mm512_castps_si512(square[r].v);
-        multiply_row<Rows>(a, p + 2 * r, f32{_mm512_castsi512_ps(_mm512_slli_epi32(pair, 16))}, sums);
-        multiply_row<Rows>(a, p + 2 * r + 1, f32{_mm512_castsi512_ps(_mm512_and_si512(pair, _mm512_set1_epi32(-0x10000)))}, sums);
+#pragma GCC unroll 2
+        for (int g = 0; g < Groups; ++g) multiply_lower<Rows>(a, p + 2 * r, squares[g][r], sums.of[g]);
+#pragma GCC unroll 2
+        for (int g = 0; g < Groups; ++g) multiply_upper<Rows>(a, p + 2 * r + 1, squares[g][r], sums.of[g]);
+    }
+    c = sums;
+}
+/// c (Groups, Rows, 16) += a (Rows, 128) times 128 of k, two blocks, of rows of nf4: codes are looked up by words, each of
+/// which has four elements, so that none is widened before.
+template <int Rows, int Groups>
+void multiply_nf4_squares(const float* const* a, extent p, const nf4_rows* codes, extent row, extent first,
+                          coded_sums<Rows, Groups>& c) {
+    f32 squares[Groups][4][16];  // of each nibble of words: (columns, words), transposed to (words / 2, columns, 2)
+    for (int g = 0; g < Groups; ++g) {
+        const std::byte* const from = codes[g].at(row + 16 * g, first);
+#pragma GCC unroll 4
+        for (int r = 0; r < 16; ++r) codes[g].elements_of_two_blocks(r, first, from + r * codes[g].row_bytes(), squares[g]);
+        for (int q = 0; q < 4; ++q) {
+            f32 square[16];
+#pragma GCC unroll 16
+            for (int r = 0; r < 16; ++r) square[r] = squares[g][q][r];
+            transpose(square);
+#pragma GCC unroll 16
+            for (int r = 0; r < 16; ++r) squares[g][q][r] = square[r];
+        }
+    }
+    constexpr int nibbles[4] = {1, 0, 3, 2};  // of a word's four elements: the upper one of a byte is the first
+    coded_sums<Rows, Groups> sums = c;  // in registers
+#pragma GCC unroll 2
+    for (int d = 0; d < 16; ++d) {
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) {
+#pragma GCC unroll 2
+            for (int g = 0; g < Groups; ++g) multiply_lower<Rows>(a, p + 8 * d + i, squares[g][nibbles[i]][d], sums.of[g]);
+        }
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) {
+#pragma GCC unroll 2
+            for (int g = 0; g < Groups; ++g) multiply_upper<Rows>(a, p + 8 * d + 4 + i, squares[g][nibbles[i]][d], sums.of[g]);
+        }
+    }
+    c = sums;
+}
+
+/// c (Rows, 16 Groups) += a (Rows, k) times as many rows of codes, from column j of the product on.
+template <int Rows, int Groups, class Codes>
+void coded_small_m_columns(const halftone::detail::coded_small_m_product& product, const float* const* a, extent j) {
+    constexpr extent lookahead = 512;  // in k; what is beyond it is of the next columns
+    const auto to = [&](int g, int i) { return product.c + product.row_for(i) * product.c_stride + j + 16 * g; };
+    const extent row = product.row + j, width = product.from.width;
+    coded_sums<Rows, Groups> sums;
+    Codes codes[Groups];
+    for (int g = 0; g < Groups; ++g) {
+        codes[g].begin_piece(product.from, row + 16 * g, product.first, product.k);
+        for (int i = 0; i < Rows; ++i) sums.of[g][i] = load(to(g, i));
+    }
+    for (extent p = 0, depth = 0; p < product.k; p += depth) {
+        const extent first = product.first + p;
+        if (first % 64 == 0) {
+            const bool is_in_row = first + lookahead < width;
+            const std::byte* const ahead =
+                codes[0].at(is_in_row ? row : row + product.columns, first + lookahead - (is_in_row ? 0 : width));
+            for (int r = 0; r < 16 * Groups; ++r) __builtin_prefetch(ahead + r * codes[0].row_bytes());
+        }
+        if constexpr (Codes::square_depth == 128) {
+            if (first % 64 == 0 && product.k - p >= 128) {
+                multiply_nf4_squares<Rows, Groups>(a, p, codes, row, first, sums);
+                depth = 128;
+                continue;
+            }
+        }
+        multiply_coded_square<Rows, Groups>(a, p, codes, row, first, sums);
+        depth = 32;
+    }
+    for (int g = 0; g < Groups; ++g) {
+        for (int i = 0; i < Rows; ++i) store(to(g, i), sums.of[g][i]);
     }
 }
 
 template <int Rows, class Codes>
 void coded_small_m_by_columns(const halftone::detail::coded_small_m_product& product) {
-    constexpr extent lookahead = 512;  // in k; what is beyond it is of the next columns
     const float* a[Rows];
     for (int i = 0; i < Rows; ++i) a[i] = product.a + product.row_for(i) * product.a_stride;
-    Codes codes(product.from);
-    for (extent j = 0; j < product.columns; j += 16) {
-        const auto to = [&](int i) { return product.c + product.row_for(i) * product.c_stride + j; };
-        f32 sums[Rows];
-#pragma GCC unroll 8
-        for (int i = 0; i < Rows; ++i) sums[i] = load(to(i));
-        for (extent p = 0; p < product.k; p += 32) {
-            const extent first = product.first + p, row = product.row + j;
-            if (p == 0 || first % Codes::block == 0) codes.begin_block(row, first);
-            const std::byte* const from = codes.at(row, first);
-            if (first % 64 == 0) {
-                const bool is_in_row = first + lookahead < product.from.width;
-                const std::byte* const ahead =
-                    codes.at(is_in_row ? row : row + product.columns, first + lookahead - (is_in_row ? 0 : product.from.width));
-                for (int r = 0; r < 16; ++r) __builtin_prefetch(ahead + r * codes.row_bytes());
-            }
-            multiply_coded_square<Rows>(a, p, codes, from, sums);
-        }
-#pragma GCC unroll 8
-        for (int i = 0; i < Rows; ++i) store(to(i), sums[i]);
-    }
+    extent j = 0;
+    for (; j + 32 <= product.columns; j += 32) coded_small_m_columns<Rows, 2, Codes>(product, a, j);
+    if (j < product.columns) coded_small_m_columns<Rows, 1, Codes>(product, a, j);
 }
 
 template <class Codes>
