@@ -3,6 +3,7 @@
 /// Products with coded matrices on the CPU: every instruction set, both orientations, and every strategy.
 #include <doctest/doctest.h>
 
+#include <halftone/kernel/matmul/reference.hpp>
 #include <halftone/number/nf4.hpp>
 
 #include "kernel/matmul/coded_checks.hpp"
@@ -74,6 +75,24 @@ TEST_CASE("matmul: scales so small that products are subnormal, and blocks of ze
             }
         });
     }
+}
+
+TEST_CASE("matmul: coded integers, whose sums are exact, against the definition") {
+    const extent m = 5, n = 33, k = 96;
+    std::vector<float> values, a;
+    for (extent i = 0; i < n * k; ++i) values.push_back(i % 32 == 0 ? 127.0f : static_cast<float>(i * 37 % 255) - 127);
+    for (extent i = 0; i < m * k; ++i) a.push_back(static_cast<float>(i * 5 % 7) - 3);
+    std::vector<std::byte> codes(ht::q8_0::bytes(values.size()));
+    ht::q8_0::encode(values.data(), values.size(), codes.data());
+    const ht::coded_matrix<ht::q8_0> b(codes.data(), n, k);
+    std::vector<float> c(static_cast<std::size_t>(m * n));
+    const ht::view<const float, 2> rows(a.data(), {m, k});
+    on_every_set(1, [&](ht::cpu& device) {
+        ht::matmul<ht::full_fp32>(device, rows, ht::transpose(b), ht::view<float, 2>(c.data(), {m, n}));
+        ht::reference::matmul<float>(rows, ht::transpose(b), [&](double sum, extent i, extent j) {
+            CHECK(static_cast<double>(c[static_cast<std::size_t>(i * n + j)]) == sum);
+        });
+    });
 }
 
 TEST_CASE("coded_matrix: shapes that do not fit are refused") {

@@ -17,6 +17,8 @@
 #include <cstring>
 
 #include <halftone/io/dtype.hpp>
+#include <halftone/number/block_format.hpp>
+#include <halftone/number/float16.hpp>
 #include <halftone/tensor/shape.hpp>
 
 namespace halftone {
@@ -134,10 +136,7 @@ inline float ggml_half(const std::byte* from) {
     return static_cast<float>(d);
 }
 /// The 32 numbers of a block of Q8_0.
-inline void dequantise_q8_0(const std::byte* block, float* to) {
-    const float d = ggml_half(block);
-    for (std::size_t i = 0; i < 32; ++i) to[i] = d * static_cast<float>(static_cast<std::int8_t>(block[2 + i]));
-}
+inline void dequantise_q8_0(const std::byte* block, float* to) { q8_0::decode(block, q8_0::block, 0, q8_0::block, to); }
 /// The 32 numbers of a block of Q4_0.
 inline void dequantise_q4_0(const std::byte* block, float* to) {
     const float d = ggml_half(block);

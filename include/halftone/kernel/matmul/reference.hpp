@@ -5,6 +5,9 @@
 ///     c[i][j] = f(sum over k of a[i][k] b[k][j], i, j)
 #pragma once
 
+#include <vector>
+
+#include <halftone/tensor/coded_matrix.hpp>
 #include <halftone/tensor/view.hpp>
 
 namespace halftone {
@@ -26,6 +29,15 @@ void matmul(const view<A, 2>& a,  // (rows, depth)
             finish(sum, i, j);
         }
     }
+}
+
+/// With a coded b, or the transpose of one: its numbers are those that its format's `decode` gives.
+template <class Compute, class A, class Format, class Finish>
+void matmul(const view<A, 2>& a, const coded_matrix<Format>& b, const Finish& finish) {
+    std::vector<float> numbers(b.elements());
+    Format::decode(b.data(), b.elements(), 0, b.elements(), numbers.data());
+    const view<const float, 2> stored(numbers.data(), b.stored_shape());
+    matmul<Compute>(a, b.is_transposed() ? transpose(stored) : stored, finish);
 }
 
 }  // namespace reference

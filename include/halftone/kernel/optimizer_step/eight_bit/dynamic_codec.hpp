@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The dynamic map (dynamic_map.hpp) as arithmetic, for instruction sets that look up eight numbers in a register faster
+/// The dynamic map (number/dynamic_map.hpp) as arithmetic, for instruction sets that look up eight numbers in a register faster
 /// than one of 256 in memory: within a decade a value is a linear function of its code, and a code of its value.
 ///
 ///     const kernel::dynamic_codec codec = kernel::make_dynamic_codec(map);            // of one map, in host memory
