@@ -26,7 +26,8 @@ std::vector<float> numbers(std::size_t count, std::size_t seed) {
     std::vector<float> all;
     for (std::size_t k = 0; k < count; ++k) {
         const std::size_t n = (7919 * k + 31 * (k * k % 65536) + 104729 * seed) % 8191;
-        const double x = (2.0 * static_cast<double>(n) - 8190) / 8192.0 * static_cast<double>(1 + k / 64 * 37 % 19) / 32.0;
+        const double x =
+            (2.0 * static_cast<double>(n) - 8190) / 8192.0 * static_cast<double>(1 + k / 64 * 37 % 19) / 32.0;
         all.push_back(k / 64 % 23 == 11 ? 0.0f : static_cast<float>(x));
     }
     return all;
@@ -67,7 +68,8 @@ TEST_CASE("nf4: codes, scales and offset of bitsandbytes") {
         CHECK(at<float>(codes, ht::nf4::offset_position()) == static_cast<float>(line.number(2)));
         REQUIRE(ht::nf4::nested_count(count) == nested);
         for (std::size_t i = 0; i < nested; ++i)
-            CHECK(at<float>(codes, ht::nf4::nested_position() + i * sizeof(float)) == static_cast<float>(line.number(4 + i)));
+            CHECK(at<float>(codes, ht::nf4::nested_position() + i * sizeof(float)) ==
+                  static_cast<float>(line.number(4 + i)));
         CHECK(hex(codes.data() + ht::nf4::codes_position(count), count / 2) == line.words[4 + nested]);
         CHECK(hex(codes.data() + ht::nf4::absmax_position(count), count / ht::nf4::block) == line.words[5 + nested]);
         std::vector<float> decoded(count);
@@ -100,7 +102,8 @@ void expect_parts() {
     for (std::size_t first = 0; first < count; first += 7) {
         for (std::size_t n = 0; first + n <= count; n += 13) {
             Format::decode(codes.data(), count, first, n, part.data());
-            REQUIRE(std::equal(part.begin(), part.begin() + static_cast<std::ptrdiff_t>(n), all.begin() + static_cast<std::ptrdiff_t>(first)));
+            REQUIRE(std::equal(part.begin(), part.begin() + static_cast<std::ptrdiff_t>(n),
+                               all.begin() + static_cast<std::ptrdiff_t>(first)));
         }
     }
 }
@@ -118,7 +121,8 @@ TEST_CASE("nf4: half an interval between values at most, and zeros stay zeros") 
     for (std::size_t i = 0; i < count; ++i) {
         const auto block = values.begin() + static_cast<std::ptrdiff_t>(i / 64 * 64);
         double largest = 0;
-        std::for_each(block, block + 64, [&](float x) { largest = std::max(largest, std::fabs(static_cast<double>(x))); });
+        std::for_each(block, block + 64,
+                      [&](float x) { largest = std::max(largest, std::fabs(static_cast<double>(x))); });
         // 0.152 is half of the widest interval, from -1 to -0.696; a scale in 8 bits is off by up to 0.02 of the largest one.
         CHECK(std::fabs(static_cast<double>(decoded[i] - values[i])) <= 0.152 * largest + 0.02 * 19 / 32);
     }
@@ -136,7 +140,8 @@ TEST_CASE("q8_0: half a step at most, ties away from zero, and a d that float16 
     for (std::size_t i = 0; i < count; ++i) {
         const auto block = values.begin() + static_cast<std::ptrdiff_t>(i / 32 * 32);
         double largest = 0;
-        std::for_each(block, block + 32, [&](float x) { largest = std::max(largest, std::fabs(static_cast<double>(x))); });
+        std::for_each(block, block + 32,
+                      [&](float x) { largest = std::max(largest, std::fabs(static_cast<double>(x))); });
         CHECK(std::fabs(static_cast<double>(decoded[i] - values[i])) <= largest * (0.5 / 127 + 0x1p-11 + 0x1p-22));
     }
     std::vector<float> ties(32, 2.5f);

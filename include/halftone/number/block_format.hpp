@@ -32,7 +32,8 @@ inline namespace HALFTONE_ABI {
 
 /// Numbers of few bits in blocks with a scale each.
 template <class F>
-concept block_format = requires(const float* values, std::size_t n, std::byte* to, const std::byte* from, float* floats) {
+concept block_format = requires(const float* values, std::size_t n, std::byte* to, const std::byte* from,
+                                float* floats) {
     { F::name } -> std::convertible_to<const char*>;
     { F::block } -> std::convertible_to<std::size_t>;
     { F::bytes(n) } -> std::same_as<std::size_t>;
@@ -46,11 +47,14 @@ struct q8_0 {
     static constexpr std::size_t block = 32;
     static constexpr std::size_t block_bytes = 2 + block;
 
+    /// The bytes of a tensor of that many elements.
     static constexpr std::size_t bytes(std::size_t count) { return count / block * block_bytes; }
 
+    /// Writes `count` elements, a multiple of `block`.
     static void encode(const float* values, std::size_t count, std::byte* to) {
         for (std::size_t i = 0; i < count; i += block, to += block_bytes) encode_block(values + i, to);
     }
+    /// Elements [first, first + count) of a tensor.
     static void decode(const std::byte* from, std::size_t total, std::size_t first, std::size_t count, float* to) {
         static_cast<void>(total);
         for (std::size_t i = first; i < first + count; ++i, ++to) {
@@ -65,13 +69,15 @@ struct q8_0 {
         std::memcpy(&d, of, sizeof d);
         return static_cast<float>(d);
     }
+    /// Writes one block.
     static void encode_block(const float* values, std::byte* to) {
         float largest = 0;
         for (std::size_t i = 0; i < block; ++i) {
             const float magnitude = std::fabs(values[i]);
             if (largest < magnitude) largest = magnitude;
         }
-        const float exact = largest / 127, one_over = exact == 0 ? 0 : 1 / exact, inverse = is_finite(one_over) ? one_over : 0;
+        const float exact = largest / 127, one_over = exact == 0 ? 0 : 1 / exact,
+                    inverse = is_finite(one_over) ? one_over : 0;
         const float16 d(exact);
         std::memcpy(to, &d, sizeof d);
         for (std::size_t i = 0; i < block; ++i)

@@ -38,23 +38,22 @@ inline namespace HALFTONE_ABI {
 namespace detail {
 
 /// The values of four bits: quantiles of the normal distribution, divided by the largest.
-inline constexpr float nf4_values[16] = {
-    -1.0f,
-    -0.6961928009986877f,
-    -0.5250730514526367f,
-    -0.39491748809814453f,
-    -0.28444138169288635f,
-    -0.18477343022823334f,
-    -0.09105003625154495f,
-    0.0f,
-    0.07958029955625534f,
-    0.16093020141124725f,
-    0.24611230194568634f,
-    0.33791524171829224f,
-    0.44070982933044434f,
-    0.5626170039176941f,
-    0.7229568362236023f,
-    1.0f};
+inline constexpr float nf4_values[16] = {-1.0f,
+                                         -0.6961928009986877f,
+                                         -0.5250730514526367f,
+                                         -0.39491748809814453f,
+                                         -0.28444138169288635f,
+                                         -0.18477343022823334f,
+                                         -0.09105003625154495f,
+                                         0.0f,
+                                         0.07958029955625534f,
+                                         0.16093020141124725f,
+                                         0.24611230194568634f,
+                                         0.33791524171829224f,
+                                         0.44070982933044434f,
+                                         0.5626170039176941f,
+                                         0.7229568362236023f,
+                                         1.0f};
 
 /// The values of the dynamic map with a sign, by their codes.
 struct dynamic_values {
@@ -87,19 +86,27 @@ struct nf4 {
     static constexpr std::size_t block = 64;
     static constexpr std::size_t nested_block = 256;  ///< scales that share a nested one
 
+    /// The bytes of a tensor of that many elements.
     static constexpr std::size_t bytes(std::size_t count) { return absmax_position(count) + count / block; }
     /// The number of nested scales of a tensor of that many elements.
-    static constexpr std::size_t nested_count(std::size_t count) { return detail::ceil_div(count / block, nested_block); }
+    static constexpr std::size_t nested_count(std::size_t count) {
+        return detail::ceil_div(count / block, nested_block);
+    }
 
     // Where a tensor's parts begin, in bytes.
 
+    /// Where the offset of all scales is, a float.
     static constexpr std::size_t offset_position() { return 0; }
+    /// Where the nested scales begin, floats.
     static constexpr std::size_t nested_position() { return sizeof(float); }
+    /// Where the codes of elements begin, two a byte.
     static constexpr std::size_t codes_position(std::size_t count) {
         return detail::round_up(nested_position() + nested_count(count) * sizeof(float), std::size_t{64});
     }
+    /// Where the codes of scales begin, one a byte.
     static constexpr std::size_t absmax_position(std::size_t count) { return codes_position(count) + count / 2; }
 
+    /// Writes `count` elements, a multiple of `block`.
     static void encode(const float* values, std::size_t count, std::byte* to) {
         const std::size_t blocks = count / block;
         double sum = 0;
@@ -108,14 +115,16 @@ struct nf4 {
         std::memset(to, 0, codes_position(count));
         std::memcpy(to + offset_position(), &offset, sizeof offset);
         for (std::size_t b = 0; b < blocks; ++b)
-            encode_block(values + b * block, largest_of(values + b * block), to + codes_position(count) + b * block / 2);
+            encode_block(values + b * block, largest_of(values + b * block),
+                         to + codes_position(count) + b * block / 2);
         for (std::size_t n = 0; n < nested_count(count); ++n) {
             const std::size_t first = n * nested_block, left = blocks - first;
-            const float nested = encode_scales(values + first * block, left < nested_block ? left : nested_block, offset,
-                                               to + absmax_position(count) + first);
+            const float nested = encode_scales(values + first * block, left < nested_block ? left : nested_block,
+                                               offset, to + absmax_position(count) + first);
             std::memcpy(to + nested_position() + n * sizeof nested, &nested, sizeof nested);
         }
     }
+    /// Elements [first, first + count) of a tensor of `total`.
     static void decode(const std::byte* from, std::size_t total, std::size_t first, std::size_t count, float* to) {
         const std::byte* const codes = from + codes_position(total);
         for (std::size_t i = first, end; i < first + count; i = end) {

@@ -28,7 +28,8 @@ class coded_matrix {
         check_shape("coded_matrix", stored_shape());
         constexpr auto block = static_cast<extent>(Format::block);
         if (width % block != 0)
-            fail<shape_error>("coded_matrix: rows of ", width, " elements; ", Format::name, " needs a multiple of ", block);
+            fail<shape_error>("coded_matrix: rows of ", width, " elements; ", Format::name, " needs a multiple of ",
+                              block);
     }
 
     const std::byte* data() const { return data_; }
@@ -39,6 +40,7 @@ class coded_matrix {
     halftone::shape<2> stored_shape() const { return {rows_, width_}; }
     /// The shape as an operand: that in memory, or, of a transpose, (width, rows).
     halftone::shape<2> shape() const { return is_transposed_ ? halftone::shape<2>{width_, rows_} : stored_shape(); }
+    /// The number of rows or columns as an operand.
     extent extent_of(int axis) const { return shape()[axis]; }
     std::size_t elements() const { return static_cast<std::size_t>(rows_ * width_); }
     std::size_t bytes() const { return Format::bytes(elements()); }
@@ -56,6 +58,7 @@ class coded_matrix {
     bool is_transposed_ = false;
 };
 
+/// The transpose of a coded matrix: the same memory, read the other way.
 template <block_format Format>
 coded_matrix<Format> transpose(const coded_matrix<Format>& m) {
     return m.transposed();

@@ -16,7 +16,8 @@ template <class P, class Compute, class Format, class A, class C>
 void expect_products() {
     ht::emulator::device device;
     const coded_numbers<Format> b(40, 192);
-    for (const bool is_transposed : {true, false}) expect_coded_product<P, Compute, Format, A, C>(device, 33, b, is_transposed);
+    for (const bool is_transposed : {true, false})
+        expect_coded_product<P, Compute, Format, A, C>(device, 33, b, is_transposed);
 }
 
 TEST_CASE("matmul on a GPU: coded matrices have the bits of their numbers") {

@@ -29,7 +29,8 @@ struct coded_numbers {
     coded_numbers(ht::extent of_rows, ht::extent of_width) : rows(of_rows), width(of_width) {
         const auto count = static_cast<std::size_t>(rows * width);
         for (std::size_t i = 0; i < count; ++i)
-            values.push_back(static_cast<float>(static_cast<int>(i * 7919 % 1013) - 506) / static_cast<float>(300 << (i / 512 % 5)));
+            values.push_back(static_cast<float>(static_cast<int>(i * 7919 % 1013) - 506) /
+                             static_cast<float>(300 << (i / 512 % 5)));
         codes.resize(Format::bytes(count));
         Format::encode(values.data(), count, codes.data());
         Format::decode(codes.data(), count, 0, count, values.data());

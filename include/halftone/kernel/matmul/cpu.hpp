@@ -37,9 +37,8 @@ struct decode_matrix<cpu> {
     template <class Format, class T>
     static void run(cpu& device, const coded_matrix<Format>& m, const view<T, 2>& to) {
         const detail::coded_rows rows = detail::rows_of_codes<T>(device, m);
-        device.parallel_for(m.stored_rows(), [&](extent row) {
-            rows.decode(rows, row, 1, 0, rows.width, &to(row, 0), rows.width);
-        });
+        device.parallel_for(m.stored_rows(),
+                            [&](extent row) { rows.decode(rows, row, 1, 0, rows.width, &to(row, 0), rows.width); });
     }
 };
 

@@ -263,8 +263,9 @@ void matmul(Device& device, const A& a, const B& b, const C& c, const Epilogue& 
 /// Throws shape_error.
 template <class P, class Device, class A, class Format, class C, class Epilogue = plain>
 void matmul(Device& device, const A& a, const coded_matrix<Format>& b, const C& c, const Epilogue& epilogue = {}) {
-    static_assert(decltype(as_view(a))::rank == 2 && decltype(as_view(c))::rank == 2,
-                  "halftone: matmul takes a, b and c of rank 2; flatten leading axes with as_rows, or use batched_matmul");
+    static_assert(
+        decltype(as_view(a))::rank == 2 && decltype(as_view(c))::rank == 2,
+        "halftone: matmul takes a, b and c of rank 2; flatten leading axes with as_rows, or use batched_matmul");
     using roles = resolve<P>;
     static_assert(check_policy<roles>());
     detail::check_matmul(as_view(a), b, as_view(c));

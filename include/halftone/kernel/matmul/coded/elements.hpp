@@ -33,7 +33,8 @@ struct coded_elements<q8_0> {
         const auto lower = static_cast<unsigned>(thread.load(bytes, begin)),
                    upper = static_cast<unsigned>(thread.load(bytes, begin + 1));
         const auto d = bit_cast<float16>(static_cast<std::uint16_t>(lower | upper << 8));
-        return static_cast<float>(d) * static_cast<float>(static_cast<std::int8_t>(thread.load(bytes, begin + 2 + i % block)));
+        return static_cast<float>(d) *
+               static_cast<float>(static_cast<std::int8_t>(thread.load(bytes, begin + 2 + i % block)));
     }
 };
 

@@ -31,8 +31,8 @@ inline constexpr std::size_t coded_bytes = coded_columns * (2 * panel_depth * 2 
 struct coded_rows : coded_source {
     decode_part_of_rows* decode = no_function;
     multiply_coded_small_m* multiply_few = no_function;  ///< by its rows as columns, without decoding to memory
-    const std::byte* codes = nullptr;  ///< where the first row begins, to be prefetched
-    extent row_bytes = 0;              ///< of a row of codes
+    const std::byte* codes = nullptr;                    ///< where the first row begins, to be prefetched
+    extent row_bytes = 0;                                ///< of a row of codes
 
     /// The memory of elements [first, first + count) of some rows.
     strided_lines lines_of(extent row, extent rows, extent first, extent count) const {

@@ -53,16 +53,18 @@ HALFTONE_OUT_OF_LINE void untyped_b::pack_piece(extent p, extent j, extent k, ex
     });
 }
 
-HALFTONE_OUT_OF_LINE void untyped_b::multiply_piece(extent high, extent k, const std::byte* a_rows, extent a_stride, extent p,
-                                                    extent j, extent wide, const product_unit& unit, float* c,
+HALFTONE_OUT_OF_LINE void untyped_b::multiply_piece(extent high, extent k, const std::byte* a_rows, extent a_stride,
+                                                    extent p, extent j, extent wide, const product_unit& unit, float* c,
                                                     extent c_stride, bool add) const {
     if (!is_coded())
-        return multiply_unpacked(high, k, a_rows, a_stride, at(p, j), row_stride, column_stride, wide, c, c_stride, add);
+        return multiply_unpacked(high, k, a_rows, a_stride, at(p, j), row_stride, column_stride, wide, c, c_stride,
+                                 add);
     if (coded.multiply_few != no_function && column_stride != 1) {
         constexpr extent sixteen = 16;
         const extent columns = wide / sixteen * sixteen;
         for (extent i = 0; i < high && !add; ++i) std::fill_n(c + i * c_stride, columns, 0.0f);
-        coded.multiply_few({coded, high, k, j, p, columns, reinterpret_cast<const float*>(a_rows), a_stride, c, c_stride});
+        coded.multiply_few(
+            {coded, high, k, j, p, columns, reinterpret_cast<const float*>(a_rows), a_stride, c, c_stride});
         j += columns, wide -= columns, c += columns;
     }
     for_decoded(*this, p, j, k, wide, [&](const decoded_piece& piece) {

@@ -35,7 +35,8 @@ struct untyped_operand {
     }
 
   protected:
-    untyped_operand(const std::byte* first, extent element_bytes, const shape<2>& s, const shape<2>& strides, bool is_unit_type)
+    untyped_operand(const std::byte* first, extent element_bytes, const shape<2>& s, const shape<2>& strides,
+                    bool is_unit_type)
         : data(first),
           element(element_bytes),
           rows(s[0]),
@@ -88,8 +89,8 @@ struct untyped_b : untyped_operand {
     void pack_piece(extent p, extent j, extent k, extent wide, const product_unit& unit, std::byte* panels,
                     std::size_t panel_step_bytes) const;
     /// c (high, wide) = or += rows of a, of the unit's type, times the (k, wide) at (p, j), unpacked.
-    void multiply_piece(extent high, extent k, const std::byte* a_rows, extent a_stride, extent p, extent j, extent wide,
-                        const product_unit& unit, float* c, extent c_stride, bool add) const;
+    void multiply_piece(extent high, extent k, const std::byte* a_rows, extent a_stride, extent p, extent j,
+                        extent wide, const product_unit& unit, float* c, extent c_stride, bool add) const;
     /// The memory that reading (k, wide) at (p, j) touches.
     strided_lines lines_of(extent p, extent j, extent k, extent wide) const;
 };

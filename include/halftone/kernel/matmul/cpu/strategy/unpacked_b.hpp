@@ -49,11 +49,10 @@ class unpacked_b_product : vector_product {
                 next = std::min(end, j == 0 && off != 0 ? line_bytes / b_.element - off : j + width);
                 for (extent piece = 0; piece < s.pieces; ++piece) {
                     const extent p = s.first_of(piece);
-                    b_.multiply_piece(
-                        rows, s.length_of(piece),
-                        in_place() ? a_.at(i, p) : packed_block(blocks.data(), block * s.pieces + piece),
-                        in_place() ? a_.row_stride : plan_.a_stride, p, j, next - j, unit_,
-                        sums + (j - left), plan_.sums_stride, p > 0);
+                    b_.multiply_piece(rows, s.length_of(piece),
+                                      in_place() ? a_.at(i, p) : packed_block(blocks.data(), block * s.pieces + piece),
+                                      in_place() ? a_.row_stride : plan_.a_stride, p, j, next - j, unit_,
+                                      sums + (j - left), plan_.sums_stride, p > 0);
                 }
             }
             epilogue_.finish(epilogue_.epilogue, sums, plan_.sums_stride, i, left, rows, end - left, false);

@@ -87,16 +87,15 @@ class nf4_rows {
         constexpr int nearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
         by_instruction_ = true;
         for (extent b = 0; b < count; ++b) {
-            const __m512 values = _mm512_i32gather_ps(_mm512_load_si512(codes[b]), halftone::detail::signed_dynamic_values.of, 4);
+            const __m512 values =
+                _mm512_i32gather_ps(_mm512_load_si512(codes[b]), halftone::detail::signed_dynamic_values.of, 4);
             const __m512 products = _mm512_mul_round_ps(values, _mm512_load_ps(nested[b]), nearest);
             const __m512 scales = _mm512_add_round_ps(products, _mm512_set1_ps(offset), nearest);
             by_instruction_ = by_instruction_ && rounds_by_instruction(scales);
             _mm512_store_ps(scales_[b], scales);
         }
     }
-    const std::byte* at(extent row, extent first) const {
-        return codes_ + (row * width_ + first) / 2;
-    }
+    const std::byte* at(extent row, extent first) const { return codes_ + (row * width_ + first) / 2; }
     extent row_bytes() const { return width_ / 2; }
     /// 32 elements of row r of the sixteen from `first` on, as bfloat16.
     __m512i elements(int r, extent first, const std::byte* codes) const {
@@ -153,7 +152,8 @@ class q8_0_rows {
         const float scale = q8_0::scale_of(quants - 2);
         // Of the products of such a scale none is subnormal, and no other than 0 times it is less than it.
         const bool is_normal = scale >= 0x1p-24f || scale <= -0x1p-24f;
-        return narrow_pair(q8_0_values(quants, scale), q8_0_values(quants + 16, scale), is_normal && has_bfloat16_instruction());
+        return narrow_pair(q8_0_values(quants, scale), q8_0_values(quants + 16, scale),
+                           is_normal && has_bfloat16_instruction());
     }
 
   private:
@@ -213,7 +213,8 @@ void multiply_nf4_squares(const float* const* a, extent p, const nf4_rows* codes
     for (int g = 0; g < Groups; ++g) {
         const std::byte* const from = codes[g].at(row + 16 * g, first);
 #pragma GCC unroll 4
-        for (int r = 0; r < 16; ++r) codes[g].elements_of_two_blocks(r, first, from + r * codes[g].row_bytes(), squares[g]);
+        for (int r = 0; r < 16; ++r)
+            codes[g].elements_of_two_blocks(r, first, from + r * codes[g].row_bytes(), squares[g]);
         for (int q = 0; q < 4; ++q) {
             f32 square[16];
 #pragma GCC unroll 16
@@ -224,18 +225,20 @@ void multiply_nf4_squares(const float* const* a, extent p, const nf4_rows* codes
         }
     }
     constexpr int nibbles[4] = {1, 0, 3, 2};  // of a word's four elements: the upper one of a byte is the first
-    coded_sums<Rows, Groups> sums = c;  // in registers
+    coded_sums<Rows, Groups> sums = c;        // in registers
 #pragma GCC unroll 2
     for (int d = 0; d < 16; ++d) {
 #pragma GCC unroll 4
         for (int i = 0; i < 4; ++i) {
 #pragma GCC unroll 2
-            for (int g = 0; g < Groups; ++g) multiply_lower<Rows>(a, p + 8 * d + i, squares[g][nibbles[i]][d], sums.of[g]);
+            for (int g = 0; g < Groups; ++g)
+                multiply_lower<Rows>(a, p + 8 * d + i, squares[g][nibbles[i]][d], sums.of[g]);
         }
 #pragma GCC unroll 4
         for (int i = 0; i < 4; ++i) {
 #pragma GCC unroll 2
-            for (int g = 0; g < Groups; ++g) multiply_upper<Rows>(a, p + 8 * d + 4 + i, squares[g][nibbles[i]][d], sums.of[g]);
+            for (int g = 0; g < Groups; ++g)
+                multiply_upper<Rows>(a, p + 8 * d + 4 + i, squares[g][nibbles[i]][d], sums.of[g]);
         }
     }
     c = sums;

@@ -21,8 +21,8 @@ struct coded_source {
 };
 /// Decodes elements [first, first + count) of some rows, to numbers of a type that the function knows, to_stride of them from
 /// row to row.
-using decode_part_of_rows = void(const coded_source& from, extent row, extent rows, extent first, extent count, void* to,
-                                 extent to_stride);
+using decode_part_of_rows = void(const coded_source& from, extent row, extent rows, extent first, extent count,
+                                 void* to, extent to_stride);
 
 }  // namespace detail
 }  // namespace HALFTONE_ABI

@@ -48,20 +48,21 @@ void decode_groups(const q8_0&, const std::byte* data, std::size_t, std::size_t 
 
 /// to (rows, count), to_stride elements from row to row, = elements from (row, first) on.
 template <class Format, class T>
-void decode_rows(const halftone::detail::coded_source& from, extent row, extent rows, extent first, extent count, void* given,
-                 extent to_stride) {
+void decode_rows(const halftone::detail::coded_source& from, extent row, extent rows, extent first, extent count,
+                 void* given, extent to_stride) {
     const auto total = static_cast<std::size_t>(from.rows * from.width);
     const extent before = count < 32 - first % 32 ? count : (32 - first % 32) % 32, whole = (count - before) / 32 * 32;
     for (extent r = 0; r < rows; ++r) {
         auto* const to = static_cast<T*>(given) + r * to_stride;
         const auto begin = static_cast<std::size_t>((row + r) * from.width + first);
         const auto part = [&](extent i, extent n) {
-            decode_elements<Format>(from.data, total, begin + static_cast<std::size_t>(i), static_cast<std::size_t>(n), to + i);
+            decode_elements<Format>(from.data, total, begin + static_cast<std::size_t>(i), static_cast<std::size_t>(n),
+                                    to + i);
         };
         if (before > 0) part(0, before);
         if (whole > 0)
-            decode_groups(Format{}, from.data, total, begin + static_cast<std::size_t>(before), static_cast<std::size_t>(whole),
-                          to + before);
+            decode_groups(Format{}, from.data, total, begin + static_cast<std::size_t>(before),
+                          static_cast<std::size_t>(whole), to + before);
         if (before + whole < count) part(before + whole, count - before - whole);
     }
 }

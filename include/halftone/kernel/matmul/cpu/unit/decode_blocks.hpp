@@ -78,7 +78,8 @@ struct nf4_block<float> {
     /// The values of eight codes in the lower bits of lanes.
     __m256 look_up(__m256i codes) const {
         const __m256 is_upper = _mm256_castsi256_ps(_mm256_slli_epi32(codes, 28));  // bit 3 of a code becomes the sign
-        return _mm256_blendv_ps(_mm256_permutevar8x32_ps(lower, codes), _mm256_permutevar8x32_ps(upper, codes), is_upper);
+        return _mm256_blendv_ps(_mm256_permutevar8x32_ps(lower, codes), _mm256_permutevar8x32_ps(upper, codes),
+                                is_upper);
     }
     void decode(const std::byte* codes, float* to) const {
         const __m256i shifts = _mm256_setr_epi32(4, 0, 12, 8, 20, 16, 28, 24);
