@@ -256,6 +256,36 @@ TEST_CASE("tokenizer: what takes too long or too much memory is refused") {
           "tokenizer.json: added_tokens: " + longest.substr(0, 100) + "... has 1025 bytes; expected 1024 at most");
 }
 
+TEST_CASE("tokenizer: a merge that comes twice, ids of added tokens and white space are taken as tokenizers 0.23.3 does") {
+    json file = json::parse(R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2, "ab": 4, "bc": 3},
+                                          "merges": [["a", "b"], ["b", "c"]]},
+                                "added_tokens": [{"id": 77, "content": "<x>", "special": true},
+                                                 {"id": 20, "content": "<y>", "special": true}, {"id": 9, "content": "ab"}],
+                                "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},
+                                "decoder": {"type": "ByteLevel"}})");
+    // A merge's rank is its place, not its id; added tokens get the next ids, or those that the model has for them.
+    CHECK(made_of(file).encode("<x><y>ab", {.allow_special = true}) == ids{5, 6, 4});
+    file["added_tokens"] = json::array();
+    CHECK(made_of(file).encode("abc") == ids{4, 2});
+    file["model"]["merges"].push_back({"a", "b"});  // the last place counts
+    CHECK(made_of(file).encode("abc") == ids{0, 3});
+
+    const ht::detail::unicode::categories categories;
+    ht::detail::text_splitter splitter;
+    splitter.add({ht::detail::split_step::kind::pattern, ht::detail::split_step::keep::all,
+                  std::make_shared<const ht::detail::pattern>("it", "\\s", categories)});
+    const auto pieces = [&](const std::string& space) {
+        const std::string text = 'a' + space + 'b';
+        std::uint64_t attempts = ht::detail::pattern::most_attempts(text.size());
+        int count = 0;
+        splitter(text, categories, attempts, [&](std::string_view) { ++count; });
+        return count;
+    };
+    for (const char* const space : {"\t", "\x0B", "\u0085", "\u00A0", "\u1680", "\u2000", "\u2028", "\u202F", "\u205F", "\u3000"})
+        CHECK(pieces(space) == 3);
+    for (const char* const other : {"\x1C", "\x1F", "\u180E", "\u200B", "\uFEFF"}) CHECK(pieces(other) == 1);
+}
+
 TEST_CASE("tokenizer: objects in a list are read in one pass") {
     std::string file = R"({"added_tokens": [{})";
     for (int i = 0; i < 300'000; ++i) file += ",{}";

@@ -194,6 +194,22 @@ TEST_CASE("gguf: numbers become those of a policy's masters, each rounded once")
     }
 }
 
+TEST_CASE("gguf: the folder that a file's model is saved as has the numbers of its configuration, not their float32") {
+    ht::cpu device{{.threads = 1}};
+    const auto path = files / "qwen2-Q8_0.gguf";
+    ht::nn::llama<ht::pure_bf16> model{device, ht::read_llama_config(path)};
+    ht::load_pretrained(model, path);
+    const support::temporary_folder folder;
+    ht::save_pretrained(model, folder.path());
+    const auto config = nlohmann::json::parse(text_of(folder.path() / "config.json"));
+    CHECK(config["rms_norm_eps"] == 1e-6);
+    CHECK(config["rope_parameters"]["rope_theta"] == 1e6);
+    CHECK(config["model_type"] == "qwen2");
+    ht::nn::llama<ht::pure_bf16> again{device, ht::read_llama_config(folder.path()), 3};
+    ht::load_pretrained(again, folder.path());
+    CHECK(values_of(again.parameters(), "h.1.mlp.down.weight") == values_of(model.parameters(), "h.1.mlp.down.weight"));
+}
+
 TEST_CASE("gguf: a part of a tensor's numbers are those of the whole, wherever it begins and ends") {
     for (const char* const type : {"F32", "BF16", "Q8_0", "MXFP4"}) {
         CAPTURE(type);

@@ -56,7 +56,8 @@ void is_as_transformers_saved_it(const std::string& name, ht::extent window = 0)
         pretrained_checks::has_tensors_of(saved, folders / name);
         if (is_like) CHECK(nlohmann::json::parse(text_of(saved / "config.json")).contains("initializer_range"));
         const ht::nn::llama_config again = ht::read_llama_config(saved, {.sliding_window = window});
-        ht::detail::check_llama_folder(saved / "config.json", c, Norm == ht::nn::qk_norm::rms, window);
+        ht::detail::check_llama_sizes("saved", ht::detail::read_llama_folder(ht::detail::config_reader(saved)), c,
+                                      Norm == ht::nn::qk_norm::rms, window);
         CHECK(again.max_position_embeddings == c.max_position_embeddings);
     }
 }
@@ -278,6 +279,37 @@ TEST_CASE("llama folders: files without a prefix, with old constants, and with a
         loads().ends_with("lm_head.weight has other values than model.embed_tokens.weight, so this head was trained "
                           "apart; load it into a model "
                           "without tie_word_embeddings"));
+}
+
+TEST_CASE("llama folders: a head of its own beside a configuration that ties it is a model's without a tied head") {
+    ht::cpu device{{.threads = 1}};
+    ht::nn::llama_config untied = config_of("llama3");
+    untied.tie_word_embeddings = false;
+    const ht::nn::llama<ht::full_fp32> expected{device, untied, 5};
+    changed_folder tied(folders / "llama3");
+    const std::filesystem::path& folder = tied.folder.path();
+    ht::save_pretrained(expected, folder, {.like = folders / "llama3"});
+    CHECK(nlohmann::json::parse(text_of(folder / "config.json"))["tie_word_embeddings"] == false);
+    tied.set("tie_word_embeddings", true);  // as transformers saves such a model
+    ht::nn::llama<ht::full_fp32> with_table{device, ht::read_llama_config(folder)}, model{device, untied, 6};
+    CHECK(message_of([&] {
+              ht::load_pretrained(with_table, folder);
+          }).ends_with("so this head was trained apart; load it into a model without tie_word_embeddings"));
+    ht::load_pretrained(model, folder);
+    CHECK(values_of(model.parameters()) == values_of(expected.parameters()));
+    ht::save_pretrained(model, folder / "again", {.like = folder});
+    CHECK(nlohmann::json::parse(text_of(folder / "again" / "config.json"))["tie_word_embeddings"] == false);
+    pretrained_checks::has_tensors_of(folder / "again", folder);
+    // Without the head there is none to take, whatever the configuration says; transformers makes a random one.
+    copy_renamed(folders / "llama3", folder / "model.safetensors",
+                 [](const std::string& n) { return std::vector<std::string>{n}; });
+    CHECK(message_of([&] {
+              ht::load_pretrained(model, folder);
+          }).ends_with("config.json is of another model: tie_word_embeddings is 1, not 0"));
+    tied.set("tie_word_embeddings", false);
+    CHECK(message_of([&] {
+              ht::load_pretrained(model, folder);
+          }).ends_with(" is of another model: missing: lm_head.weight"));
 }
 
 TEST_CASE(

@@ -208,11 +208,6 @@ void check_llama_sizes(const std::string& where, const llama_folder& there, cons
     compare.check<Error>(where);
     check_llama_window<Error>(where, there, model.max_position_embeddings, window);
 }
-/// Throws safetensors_error if a config.json is of a model that nn::llama does not compute, or of another than this one.
-inline void check_llama_folder(const std::filesystem::path& file, const nn::llama_config& model, bool normalises_heads,
-                               extent window) {
-    check_llama_sizes(file.string(), read_llama_folder(config_reader(file)), model, normalises_heads, window);
-}
 
 /// How files store a Llama.
 class llama_file_names {
@@ -298,18 +293,22 @@ inline void load_llama_gguf(store& parameters, const nn::llama_config& c, bool n
 /// Reads the weights of a Llama, a Mistral, a Qwen2 or a Qwen3 into a model of its sizes: from a .safetensors file, an index, a
 /// folder with either, or a GGUF file; the numbers of any floating-point type, or of GGUF's Q8_0, Q4_0 and MXFP4. One tensor at a time is
 /// in host memory. A config.json beside the weights, or the keys of a GGUF file, are compared with the model; `window` is as in read_llama_options. Throws as load_weights does: names of what is missing,
-/// unexpected or of another shape; for a tied head also if the file has another one, which was trained apart. If reading fails on the
-/// way the model has a part of the weights.
+/// unexpected or of another shape; for a tied head also if the file has another one, which was trained apart: a model without
+/// tie_word_embeddings takes it, whatever the configuration says. If reading fails on the way the model has a part of the weights.
 template <class P, nn::qk_norm Norm>
 void load_pretrained(nn::llama<P, Norm>& model, const std::filesystem::path& path, extent window = 0) {
     const nn::llama_config& c = model.config();
     if (detail::is_gguf(path))
         return detail::load_llama_gguf(model.parameters(), c, Norm == nn::qk_norm::rms, path, window);
     const tensor_files files(path);
-    if (const auto config = detail::config_beside(path); detail::is_there(config))
-        detail::check_llama_folder(config, c, Norm == nn::qk_norm::rms, window);
     const detail::llama_file_names names(c, files);
     const tensor_info *const head = files.find(names.head), *const table = files.find(names.table());
+    if (const auto config = detail::config_beside(path); detail::is_there(config)) {
+        detail::llama_folder there = detail::read_llama_folder(detail::config_reader(config));
+        // A head of its own beside a configuration that ties it, which transformers keeps apart, too.
+        if (!c.tie_word_embeddings && head != nullptr && table != nullptr) there.sizes.tie_word_embeddings = false;
+        detail::check_llama_sizes(config.string(), there, c, Norm == nn::qk_norm::rms, window);
+    }
     if (c.tie_word_embeddings && head != nullptr && table != nullptr && head != table)
         detail::check_tied_head(path.string(), files, *head, *table,
                                 "load it into a model without tie_word_embeddings");
@@ -391,9 +390,12 @@ void save_pretrained(const nn::llama<P, Norm>& model, const std::filesystem::pat
     nlohmann::json config = detail::llama_config_of(c, normalises_heads);
     if (!options.like.empty()) {
         const auto file = detail::config_file_of(options.like);
-        detail::check_llama_folder(file, c, normalises_heads,
-                                   detail::read_llama_folder(detail::config_reader(file)).sliding_window);
+        detail::llama_folder there = detail::read_llama_folder(detail::config_reader(file));
+        const bool is_untied = there.sizes.tie_word_embeddings && !c.tie_word_embeddings;
+        if (is_untied) there.sizes.tie_word_embeddings = false;
+        detail::check_llama_sizes(file.string(), there, c, normalises_heads, there.sliding_window);
         config = detail::config_like(options.like);
+        if (is_untied) config["tie_word_embeddings"] = false;
     }
     const detail::llama_file_names names(c);
     detail::save_folder(model.parameters(), folder, config, options,
