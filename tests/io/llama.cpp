@@ -93,6 +93,46 @@ TEST_CASE("llama folders: numbers of any type are converted, one tensor at a tim
           text_of(folder.path() / "same" / "model.safetensors"));
 }
 
+TEST_CASE("llama folders: loading takes no more host memory than the model and its largest tensor") {
+    const auto of_process = [](const std::string& key) {
+        std::ifstream in("/proc/self/status");
+        for (std::string line; std::getline(in, line);) {
+            if (line.starts_with(key)) return std::stoull(line.substr(key.size())) * 1024;
+        }
+        return 0ull;
+    };
+    ht::nn::llama_config c{.vocab_size = 65536,
+                           .hidden_size = 128,
+                           .intermediate_size = 64,
+                           .num_hidden_layers = 1,
+                           .num_attention_heads = 2,
+                           .max_position_embeddings = 32};
+    c.tie_word_embeddings = false;  // two tensors of 32 MiB
+    const support::temporary_folder folder;
+    {
+        ht::cpu device{{.threads = 1}};
+        ht::save_pretrained(ht::nn::llama<ht::full_fp32>{device, c}, folder.path());
+    }
+    const std::uint64_t largest = 65536 * 128 * sizeof(float), others = 8u << 20;
+    std::ofstream("/proc/self/clear_refs") << 5 << std::flush;  // the peak begins anew
+    const std::uint64_t before = of_process("VmRSS:");
+    if (before == 0 || of_process("VmHWM:") > before + others) return;  // not Linux, or an emulated one
+    {
+        std::vector<char> some(largest);
+        volatile char* const at = some.data();
+        for (std::size_t i = 0; i < largest; i += 4096) at[i] = 1;
+    }
+    if (of_process("VmRSS:") > before + others) return;  // a sanitizer keeps what is freed
+    std::ofstream("/proc/self/clear_refs") << 5 << std::flush;
+    ht::cpu device{{.threads = 1}};
+    const ht::defer_parameters until_loaded{device};
+    ht::nn::llama<ht::amp_bf16> model{device, c};
+    ht::load_pretrained(model, folder.path());
+    const std::uint64_t peak = of_process("VmHWM:") - before;
+    CAPTURE(peak);
+    CHECK(peak <= device.memory().usage().peak() + largest + others);
+}
+
 TEST_CASE("llama folders: configurations of transformers 4 and of 5") {
     changed_folder llama(folders / "llama3");
     const ht::extent positions = ht::read_llama_config(llama.folder.path()).max_position_embeddings;
