@@ -566,6 +566,14 @@ TEST_CASE("tokenizer: the keys of a GGUF file make the tokenizer that they are m
     t.add_bos = t.add_eos = true;
     CHECK(ht::tokenizer::from_gguf("it", t).encode("") ==
           ids{static_cast<std::int32_t>(*t.bos), static_cast<std::int32_t>(*t.eos)});
+    // Rows of the table behind the tokens have names, which are no text: llama.cpp and transformers decode them to nothing.
+    ht::gguf_tokenizer padded = t;
+    padded.tokens.push_back("[PAD]");
+    padded.token_type.push_back(5);
+    const ht::tokenizer with_padding = ht::tokenizer::from_gguf("it", padded);
+    CHECK(with_padding.decode(ids{static_cast<std::int32_t>(t.tokens.size())}).empty());
+    CHECK(with_padding.size() == static_cast<ht::extent>(t.tokens.size()));
+    CHECK(with_padding.encode("a[PAD]") == ht::tokenizer::from_gguf("it", t).encode("a[PAD]"));
     const auto refusal = [&t](auto change) {
         ht::gguf_tokenizer changed = t;
         change(changed);

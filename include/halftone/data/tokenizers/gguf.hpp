@@ -63,15 +63,16 @@ inline nlohmann::json tokenizer_json_of(const std::string& where, const gguf_tok
     if (pre == nullptr)
         fail<data_error>(where, ": tokenizer.ggml.pre is ", shown(t.pre),
                          "; expected \"gpt-2\", \"llama-bpe\", \"qwen2\" or \"smollm\"");
-    constexpr std::int64_t control = 3, user_defined = 4;
+    constexpr std::int64_t control = 3, user_defined = 4, unused = 5;
     json vocabulary = json::object(), added = json::array(), merges = json::array();
     for (std::size_t id = 0; id < t.tokens.size(); ++id) {
         const char *const begin = t.tokens[id].data(), *const end = begin + t.tokens[id].size();
         if (unicode::first_invalid(begin, end) != end)
             fail<data_error>(where, ": tokenizer.ggml.tokens[", id, "] is not UTF-8");
+        const std::int64_t type = id < t.token_type.size() ? t.token_type[id] : 1;
+        if (type == unused) continue;  // a name for a row of the table that no token has, and no text
         if (!vocabulary.emplace(t.tokens[id], id).second)
             fail<data_error>(where, ": tokenizer.ggml.tokens has ", shown(t.tokens[id]), " twice");
-        const std::int64_t type = id < t.token_type.size() ? t.token_type[id] : 1;
         if (type != control && type != user_defined) continue;
         added.push_back({{"content", t.tokens[id]}, {"special", type == control}, {"normalized", false}});
     }
