@@ -256,7 +256,8 @@ TEST_CASE("tokenizer: what takes too long or too much memory is refused") {
           "tokenizer.json: added_tokens: " + longest.substr(0, 100) + "... has 1025 bytes; expected 1024 at most");
 }
 
-TEST_CASE("tokenizer: a merge that comes twice, ids of added tokens and white space are taken as tokenizers 0.23.3 does") {
+TEST_CASE(
+    "tokenizer: a merge that comes twice, ids of added tokens and white space are taken as tokenizers 0.23.3 does") {
     json file = json::parse(R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2, "ab": 4, "bc": 3},
                                           "merges": [["a", "b"], ["b", "c"]]},
                                 "added_tokens": [{"id": 77, "content": "<x>", "special": true},
@@ -281,7 +282,8 @@ TEST_CASE("tokenizer: a merge that comes twice, ids of added tokens and white sp
         splitter(text, categories, attempts, [&](std::string_view) { ++count; });
         return count;
     };
-    for (const char* const space : {"\t", "\x0B", "\u0085", "\u00A0", "\u1680", "\u2000", "\u2028", "\u202F", "\u205F", "\u3000"})
+    for (const char* const space :
+         {"\t", "\x0B", "\u0085", "\u00A0", "\u1680", "\u2000", "\u2028", "\u202F", "\u205F", "\u3000"})
         CHECK(pieces(space) == 3);
     for (const char* const other : {"\x1C", "\x1F", "\u180E", "\u200B", "\uFEFF"}) CHECK(pieces(other) == 1);
 }
