@@ -331,7 +331,10 @@ TEST_CASE("llama folders: a head of its own beside a configuration that ties it 
     ht::save_pretrained(expected, folder, {.like = folders / "llama3"});
     CHECK(nlohmann::json::parse(text_of(folder / "config.json"))["tie_word_embeddings"] == false);
     tied.set("tie_word_embeddings", true);  // as transformers saves such a model
-    ht::nn::llama<ht::full_fp32> with_table{device, ht::read_llama_config(folder)}, model{device, untied, 6};
+    CHECK(!ht::read_llama_config(folder).tie_word_embeddings);
+    CHECK(ht::read_llama_config(folder / "config.json").tie_word_embeddings);
+    ht::nn::llama<ht::full_fp32> with_table{device, config_of("llama3")},
+        model{device, ht::read_llama_config(folder), 6};
     CHECK(message_of([&] {
               ht::load_pretrained(with_table, folder);
           }).ends_with("so this head was trained apart; load it into a model without tie_word_embeddings"));
@@ -340,6 +343,12 @@ TEST_CASE("llama folders: a head of its own beside a configuration that ties it 
     ht::save_pretrained(model, folder / "again", {.like = folder});
     CHECK(nlohmann::json::parse(text_of(folder / "again" / "config.json"))["tie_word_embeddings"] == false);
     pretrained_checks::has_tensors_of(folder / "again", folder);
+    // The same numbers once more are the table.
+    copy_renamed(folders / "llama3", folder / "model.safetensors", [](const std::string& n) {
+        return n == "model.embed_tokens.weight" ? std::vector<std::string>{n, "lm_head.weight"}
+                                                : std::vector<std::string>{n};
+    });
+    CHECK(ht::read_llama_config(folder).tie_word_embeddings);
     // Without the head there is none to take, whatever the configuration says; transformers makes a random one.
     copy_renamed(folders / "llama3", folder / "model.safetensors",
                  [](const std::string& n) { return std::vector<std::string>{n}; });

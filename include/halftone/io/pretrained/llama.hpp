@@ -140,6 +140,21 @@ inline llama_folder read_llama_folder(const config_reader& config) {
     return all;
 }
 
+/// Whether a folder's weights have a head of other numbers than the table of tokens, which transformers keeps apart also where the
+/// configuration ties the two. Weights that cannot be read are for load_pretrained to refuse.
+inline bool has_head_apart(const std::filesystem::path& folder) {
+    try {
+        const tensor_files files(folder);
+        const tensor_info* const head = files.find("lm_head.weight");
+        const tensor_info* table = files.find("model.embed_tokens.weight");
+        if (table == nullptr) table = files.find("embed_tokens.weight");
+        return head != nullptr && table != nullptr && head->shape == table->shape && is_float(head->type) &&
+               is_float(table->type) && !have_equal_values(files, *head, files, *table);
+    } catch (const error&) {
+        return false;
+    }
+}
+
 /// Throws Error for a window of a configuration that a model of this context would overlook.
 template <class Error = safetensors_error>
 void check_llama_window(const std::string& where, const llama_folder& there, extent context, extent window) {
@@ -152,7 +167,8 @@ void check_llama_window(const std::string& where, const llama_folder& there, ext
 }  // namespace detail
 
 /// The sizes of a Llama, a Mistral, a Qwen2 or a Qwen3 from its config.json, of transformers 5 or before, or from a GGUF file; `path` is
-/// this file or the folder. A Qwen3 is an ht::nn::qwen3. Throws io_error; safetensors_error or gguf_error for another model, and, with the name of the key, for what
+/// this file or the folder. A Qwen3 is an ht::nn::qwen3. A folder's model whose weights have a head of their own is not tied, whatever the
+/// configuration says. Throws io_error; safetensors_error or gguf_error for another model, and, with the name of the key, for what
 /// ht::nn::llama does not compute: rope types other than default and llama3, angles for a part of a head, other activations than
 /// silu, attention_bias and mlp_bias, dropout of attention, sliding windows of some layers, experts, quantised weights; argument_error for
 /// a context beyond max_position_embeddings.
@@ -165,6 +181,8 @@ inline nn::llama_config read_llama_config(const std::filesystem::path& path, con
     if (options.context < 0 || options.context > c.max_position_embeddings)
         fail<argument_error>("read_llama_config: a context of ", options.context, "; expected at most the ",
                              c.max_position_embeddings, " of ", where);
+    if (!is_gguf && c.tie_word_embeddings && detail::is_folder(path) && detail::has_head_apart(path))
+        c.tie_word_embeddings = false;
     if (options.context != 0) c.max_position_embeddings = options.context;
     if (options.at_most > 0) c.max_position_embeddings = std::min(c.max_position_embeddings, options.at_most);
     (is_gguf ? &detail::check_llama_window<gguf_error>
