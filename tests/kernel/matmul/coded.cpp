@@ -70,8 +70,8 @@ TEST_CASE("matmul: scales so small that products are subnormal, and blocks of ze
         ht::q8_0::decode(eight.codes.data(), eight.values.size(), 0, eight.values.size(), eight.values.data());
         on_every_set(1, [&](ht::cpu& device) {
             for (const extent m : {1, 8}) {
-                expect_coded_product<ht::amp_bf16, bfloat16, ht::nf4, bfloat16, float>(device, m, four, true);
-                expect_coded_product<ht::amp_bf16, bfloat16, ht::q8_0, bfloat16, float>(device, m, eight, true);
+                expect_coded_product<ht::amp_bf16, bfloat16, ht::nf4, bfloat16, float>(device, m, four, true, 0);
+                expect_coded_product<ht::amp_bf16, bfloat16, ht::q8_0, bfloat16, float>(device, m, eight, true, 0);
             }
         });
     }

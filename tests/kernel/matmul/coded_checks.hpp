@@ -38,9 +38,10 @@ struct coded_numbers {
     ht::coded_matrix<Format> matrix() const { return {codes.data(), rows, width}; }
 };
 
-/// c = f(ab) with a coded b, or its transpose, beside the numbers rounded to `Compute`, with `m` rows of a.
+/// c = `before` + ab with a coded b, or its transpose, beside the numbers rounded to `Compute`, with `m` rows of a.
 template <class P, class Compute, class Format, class A, class C, class Device>
-void expect_coded_product(Device& device, ht::extent m, const coded_numbers<Format>& b, bool is_transposed) {
+void expect_coded_product(Device& device, ht::extent m, const coded_numbers<Format>& b, bool is_transposed,
+                          float before = 1) {
     CAPTURE(m);
     CAPTURE(b.rows);
     CAPTURE(b.width);
@@ -50,7 +51,7 @@ void expect_coded_product(Device& device, ht::extent m, const coded_numbers<Form
     for (std::size_t i = 0; i < a.size(); ++i) a[i] = A(static_cast<float>(static_cast<int>(i * 31 % 17) - 8) / 4.0f);
     std::vector<Compute> rounded;
     for (const float x : b.values) rounded.push_back(Compute(x));
-    std::vector<C> got(static_cast<std::size_t>(m * n), C(1.0f)), want = got;
+    std::vector<C> got(static_cast<std::size_t>(m * n), C(before)), want = got;
     const ht::view<const Compute, 2> numbers(rounded.data(), {b.rows, b.width});
     const ht::view<const A, 2> rows(a.data(), {m, k});
     const auto multiply = [&](const auto& second, std::vector<C>& c) {
