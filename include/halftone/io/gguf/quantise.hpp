@@ -4,8 +4,7 @@
 ///
 ///     detail::quantise(ht::ggml_type::q8_0, values, 64, blocks);        // two blocks; dequantise (types.hpp) is the way back
 ///
-/// Q8_0: d is the largest magnitude of the block's 32 numbers divided by 127, the elements are x (1 / d) rounded to the nearest
-/// integer, ties away from 0. Q4_0: d is the number of the largest magnitude, the first of several, divided by -8, the elements are
+/// number/block_format.hpp has Q8_0. Q4_0: d is the number of the largest magnitude, the first of several, divided by -8, the elements are
 /// x (1 / d) + 8.5 rounded towards 0, 15 at most. All is computed in float with the d of before it is rounded to float16.
 #pragma once
 
@@ -16,6 +15,7 @@
 #include <cstring>
 
 #include <halftone/io/gguf/types.hpp>
+#include <halftone/number/block_format.hpp>
 #include <halftone/number/classify.hpp>
 
 namespace halftone {
@@ -32,15 +32,6 @@ inline float ggml_inverse(float d) {
     return is_finite(inverse) ? inverse : 0;
 }
 
-/// A block of Q8_0 of 32 numbers.
-inline void quantise_q8_0(const float* from, std::byte* block) {
-    float largest = 0;
-    for (std::size_t i = 0; i < 32; ++i) largest = std::max(largest, std::abs(from[i]));
-    const float d = largest / 127, inverse = ggml_inverse(d);
-    put_ggml_half(d, block);
-    for (std::size_t i = 0; i < 32; ++i)
-        block[2 + i] = static_cast<std::byte>(static_cast<std::int8_t>(std::round(from[i] * inverse)));
-}
 /// A block of Q4_0 of 32 numbers.
 inline void quantise_q4_0(const float* from, std::byte* block) {
     float largest = 0;
@@ -68,7 +59,7 @@ inline bool is_quantised(ggml_type type, float x) {
 /// Whole blocks of Q8_0 or Q4_0 of `count` numbers.
 inline void quantise(ggml_type type, const float* from, std::size_t count, std::byte* blocks) {
     const ggml_type_entry& e = entry_of(type);
-    void (*const of_block)(const float*, std::byte*) = type == ggml_type::q8_0 ? &quantise_q8_0 : &quantise_q4_0;
+    void (*const of_block)(const float*, std::byte*) = type == ggml_type::q8_0 ? &q8_0::encode_block : &quantise_q4_0;
     const auto each = static_cast<std::size_t>(e.elements);
     for (std::size_t i = 0; i < count; i += each, from += each, blocks += e.bytes) of_block(from, blocks);
 }
