@@ -17,7 +17,4 @@ if(NOT MSVC AND NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize=")
     # Optimised in every configuration, so that kernels run at full speed in a debug build, too.
     target_compile_options(halftone_compiled PRIVATE -O2)
 endif()
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    # The compiler's garbage collector need not run before this much memory is used, which saves a tenth of the time.
-    target_compile_options(halftone_compiled PRIVATE --param=ggc-min-heapsize=400000)
-endif()
+target_compile_options(halftone_compiled PRIVATE ${halftone_compiler_options})

@@ -144,10 +144,11 @@ if [[ $extent != some ]]; then
     trap 'kill "$bringing" 2>/dev/null || true' EXIT
 fi
 
-# Where each compiler may have 4 GB.
-if awk -v jobs="$(job_count)" '/^MemTotal:/ { enough = $2 >= 4e6 * jobs } END { exit !enough }' /proc/meminfo 2>/dev/null; then
-    more+=(-DHALFTONE_COMPILER_MEMORY=ON)
-fi
+# has_memory GIGABYTES: each compiler may have so much.
+has_memory() { awk -v jobs="$(job_count)" -v most="$1" '/^MemTotal:/ { enough = $2 >= most * 1e6 * jobs } END { exit !enough }' /proc/meminfo 2>/dev/null; }
+if has_memory 4; then more+=(-DHALFTONE_COMPILER_MEMORY=ON); fi
+# Many processors would wait for the largest sources.
+if [[ $extent != full ]] && has_memory 8 && (($(job_count) <= 8)); then more+=(-DHALFTONE_TESTS_AT_A_TIME=18); fi
 configure "$build" -DHALFTONE_BUILD_TESTS=ON -DHALFTONE_COMPILED=ON -DHALFTONE_TEST_PCH=ON "${more[@]}" "${definitions[@]}"
 targets=()
 if [[ -n $slice ]]; then
