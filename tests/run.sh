@@ -148,7 +148,7 @@ fi
 has_memory() { awk -v jobs="$(job_count)" -v most="$1" '/^MemTotal:/ { enough = $2 >= most * 1e6 * jobs } END { exit !enough }' /proc/meminfo 2>/dev/null; }
 if has_memory 4; then more+=(-DHALFTONE_COMPILER_MEMORY=ON); fi
 # Many processors would wait for the largest sources.
-if [[ $extent != full ]] && has_memory 8 && (($(job_count) <= 8)); then more+=(-DHALFTONE_TESTS_AT_A_TIME=18); fi
+if [[ $extent != full ]] && has_memory 8 && (($(job_count) <= 8)); then more+=(-DHALFTONE_TESTS_AT_A_TIME=16); fi
 configure "$build" -DHALFTONE_BUILD_TESTS=ON -DHALFTONE_COMPILED=ON -DHALFTONE_TEST_PCH=ON "${more[@]}" "${definitions[@]}"
 targets=()
 if [[ -n $slice ]]; then
