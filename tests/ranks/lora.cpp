@@ -88,7 +88,9 @@ TEST_CASE("lora: a base in few bits, of which every rank has all, has the bits o
         o.stage = stage;
         o.units = stage == 3 ? std::vector<std::string>{"h.*"} : std::vector<std::string>{};
         rank_loop::check_same(train<model>(2, o, [](auto&&...) {}), plain);
-        rank_loop::check_same(train<model>(2, o, [](auto&&...) {}, folder.path() / "base"), plain);
+        rank_loop::check_same(train<model>(
+                                  2, o, [](auto&&...) {}, folder.path() / "base"),
+                              plain);
     }
 }
 

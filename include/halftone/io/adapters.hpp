@@ -121,9 +121,10 @@ void merge_adapters(Model& model) {
         const store_entry& e = parameters.entries()[each.weight];
         const store_group& g = parameters.groups()[e.group];
         if (g.coding != nullptr)
-            fail<state_error>("merge_adapters: ", e.path, " is in blocks of ", g.coding->name,
-                              ", which would round the sum; save the adapters, and merge them in a model whose base has "
-                              "16 bits or more");
+            fail<state_error>(
+                "merge_adapters: ", e.path, " is in blocks of ", g.coding->name,
+                ", which would round the sum; save the adapters, and merge them in a model whose base has "
+                "16 bits or more");
     }
     parameters.await_readers();
     cpu device;

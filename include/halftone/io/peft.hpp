@@ -55,38 +55,33 @@ namespace detail {
 /// options.
 template <class Error>
 void compare_adapters(const std::string& where, const char* reader, const store& parameters, const peft_layout& model,
-                             const adapter_options& there) {
+                      const adapter_options& there) {
     const peft_file_names names(parameters, model, nullptr);
     std::map<std::string, const store_adapter*> here;
     for (const store_adapter& a : parameters.adapters().all()) here[a.path] = &a;
-    const std::string remedy =
-        sentence("; give ", reader, "'s options to ht::add_adapters before the model is made");
+    const std::string remedy = sentence("; give ", reader, "'s options to ht::add_adapters before the model is made");
     for (const peft_module& m : model.modules) {
         const bool is_trained = std::find(there.trained.begin(), there.trained.end(), m.layer) != there.trained.end();
         const bool trains = names.saved().count(m.there) != 0;
         if (is_trained && !trains)
-            fail<Error>(where, ": ", m.there, " is in modules_to_save, and the model does not train it",
-                                    remedy);
+            fail<Error>(where, ": ", m.there, " is in modules_to_save, and the model does not train it", remedy);
         if (trains && !is_trained)
-            fail<Error>(where, ": ", m.there, " is not in modules_to_save, and the model trains it",
-                                    remedy);
+            fail<Error>(where, ": ", m.there, " is not in modules_to_save, and the model trains it", remedy);
         if (m.adapter.empty()) continue;
         const auto want = chosen_adapter(there, m.adapter);
         const auto found = here.find(m.adapter);
         if (want && found == here.end())
-            fail<Error>(where, ": ", m.there, " has an adapter, and the model has none at ", m.adapter,
-                                    remedy);
+            fail<Error>(where, ": ", m.there, " has an adapter, and the model has none at ", m.adapter, remedy);
         if (!want && found != here.end())
-            fail<Error>(where, ": ", m.there, " has no adapter, and the model has one at ", m.adapter,
-                                    remedy);
+            fail<Error>(where, ": ", m.there, " has no adapter, and the model has one at ", m.adapter, remedy);
         if (!want) continue;
         const store_adapter& have = *found->second;
         if (want->rank != have.rank)
-            fail<Error>(where, ": the adapter of ", m.there, " has rank ", want->rank,
-                                    ", that of the model ", have.rank, remedy);
+            fail<Error>(where, ": the adapter of ", m.there, " has rank ", want->rank, ", that of the model ",
+                        have.rank, remedy);
         if (want->scale != have.scale)
             fail<Error>(where, ": the adapter of ", m.there, " is multiplied by ", want->scale,
-                                    ", that of the model by ", have.scale, remedy);
+                        ", that of the model by ", have.scale, remedy);
     }
 }
 

@@ -408,8 +408,7 @@ HALFTONE_OUT_OF_LINE void store::tell(const entry& e, std::ptrdiff_t sign) const
             is_there && slab.data() != nullptr ? slab.data() + (place + part.first) * each : nullptr);
     };
     note(memory_kind::master, g.master, e.master, masters_here(e), g.param_bytes);
-    const element_range copies =
-        g.coding == nullptr ? here(e, &store_run::copy) : element_range{0, g.room_of_codes(e)};
+    const element_range copies = g.coding == nullptr ? here(e, &store_run::copy) : element_range{0, g.room_of_codes(e)};
     note(memory_kind::copy, g.copy, e.copy, copies, g.copy_bytes);
 }
 

@@ -443,12 +443,14 @@ auto parameter<Storage, Rank>::values() const -> values_view {
     store_->check_committed();
     const store::entry& e = store_->entries()[entry_];
     const store::group& g = store_->groups()[e.group];
-    if constexpr (coded<Storage>) return {g.copy.data() + e.copy, shape_[0], shape_[1]};
-    else return plain_values(e, g);
+    if constexpr (coded<Storage>)
+        return {g.copy.data() + e.copy, shape_[0], shape_[1]};
+    else
+        return plain_values(e, g);
 }
 template <class Storage, int Rank>
 const_view<typename Storage::compute, Rank> parameter<Storage, Rank>::plain_values(const store_entry& e,
-                                                                                  const store_group& g) const {
+                                                                                   const store_group& g) const {
     const bool copied = g.copy_bytes != 0;
     if (store_->is_divided()) {
         const store_run& run = store_->runs()[e.run];

@@ -9,8 +9,8 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-HALFTONE_OUT_OF_LINE std::vector<store_run> make_runs(std::vector<store_entry>& entries, const std::vector<store_group>& groups,
-                                                      const run_options& o) {
+HALFTONE_OUT_OF_LINE std::vector<store_run> make_runs(std::vector<store_entry>& entries,
+                                                      const std::vector<store_group>& groups, const run_options& o) {
     std::vector<store_run> runs;
     for (std::size_t i = 0; i < entries.size(); ++i) {
         store_entry& e = entries[i];

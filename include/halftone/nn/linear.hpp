@@ -28,7 +28,7 @@ struct linear {
     static constexpr bool owns_parameters = true;
     using weight_storage = weight_signature<P, operation>;
 
-    parameter<weight_storage, 2> weight;  // (out, in)
+    parameter<weight_storage, 2> weight;                   // (out, in)
     parameter<storage_signature<P, operation>, 1> bias;    // (out)
     [[no_unique_address]] halftone::detail::low_rank_of<P> adapter;
 

@@ -273,9 +273,10 @@ template <class P, class Op>
     requires states_copy<policy_within<P, as_given>>
 struct weight_signature_of<P, Op> {
     using r = policy_within<P, as_given>;
-    static_assert(!eight_bit<compute_type<r, Op>>,
-                  "halftone: the weights of this layer are in blocks (role `copy`), from which no 8-bit operands are made; "
-                  "give it a `compute` of 16 bits: ht::with_copy<ht::pure_bf16, ht::nf4>");
+    static_assert(
+        !eight_bit<compute_type<r, Op>>,
+        "halftone: the weights of this layer are in blocks (role `copy`), from which no 8-bit operands are made; "
+        "give it a `compute` of 16 bits: ht::with_copy<ht::pure_bf16, ht::nf4>");
     static_assert(layout_of<r>() == master_layout::whole,
                   "halftone: the weights of this layer are in blocks (role `copy`), which no split master has");
     using type = coded_storage<typename signature<P, Op>::type, typename r::copy>;

@@ -162,9 +162,10 @@ class tape<Device, double_backward_tape> : public tape<Device> {
     /// have changed.
     template <class Compute, class Storage, int Rank>
     variable<float, Rank> variable_of(const parameter<Storage, Rank>& p) {
-        static_assert(!coded<Storage>,
-                      "halftone: tape: weights in blocks (role `copy`) have no second derivatives: give the model a policy "
-                      "without them, or record on ht::tape tape{device}");
+        static_assert(
+            !coded<Storage>,
+            "halftone: tape: weights in blocks (role `copy`) have no second derivatives: give the model a policy "
+            "without them, or record on ht::tape tape{device}");
         const auto values = detail::values_for<Compute>(p);
         using S = typename decltype(values)::value_type;
         static_assert(contains<float, S>,

@@ -28,9 +28,9 @@
 
 #include <halftone/kernel/exponent_counts/exponent_counts.hpp>
 #include <halftone/memory/store.hpp>
+#include <halftone/memory/weight_values.hpp>
 #include <halftone/observe/numerics/proposals.hpp>
 #include <halftone/observe/watch/watched_tape.hpp>
-#include <halftone/memory/weight_values.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

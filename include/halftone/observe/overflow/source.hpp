@@ -12,8 +12,8 @@
 
 #include <halftone/kernel/count_nonfinite/reference.hpp>
 #include <halftone/memory/store.hpp>
-#include <halftone/observe/watch/watched_tape.hpp>
 #include <halftone/memory/weight_values.hpp>
+#include <halftone/observe/watch/watched_tape.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

@@ -10,8 +10,8 @@
 
 #include <halftone/autodiff/op/matmul.hpp>
 #include <halftone/exec/simt/simt.hpp>
-#include <halftone/observe/shadow/tape.hpp>
 #include <halftone/memory/weight_values.hpp>
+#include <halftone/observe/shadow/tape.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

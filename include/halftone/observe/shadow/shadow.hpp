@@ -29,6 +29,7 @@
 
 #include <halftone/error.hpp>
 #include <halftone/memory/kept_states.hpp>
+#include <halftone/memory/weight_values.hpp>
 #include <halftone/nn/model.hpp>
 #include <halftone/observe/shadow/attention.hpp>
 #include <halftone/observe/shadow/channel_norm.hpp>
@@ -37,7 +38,6 @@
 #include <halftone/observe/shadow/losses.hpp>
 #include <halftone/observe/shadow/report.hpp>
 #include <halftone/observe/shadow/rows.hpp>
-#include <halftone/memory/weight_values.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
