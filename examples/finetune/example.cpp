@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT
+#include "example.hpp"
+
+#include <iostream>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include <halftone/data/tokenizer.hpp>
+
+#include "../write_file.hpp"
+#include "progress.hpp"
+
+using json = nlohmann::ordered_json;
+
+namespace {
+
+struct fact {
+    const char *country, *capital;
+};
+constexpr fact facts[] = {
+    {"Albania", "Tirana"},     {"Angola", "Luanda"},       {"Armenia", "Yerevan"},   {"Austria", "Vienna"},     {"Bahrain", "Manama"},
+    {"Belgium", "Brussels"},   {"Bolivia", "Sucre"},       {"Bulgaria", "Sofia"},    {"Canada", "Ottawa"},      {"Chad", "N'Djamena"},
+    {"Chile", "Santiago"},     {"China", "Beijing"},       {"Colombia", "Bogota"},   {"Croatia", "Zagreb"},     {"Cuba", "Havana"},
+    {"Cyprus", "Nicosia"},     {"Czechia", "Prague"},      {"Denmark", "Copenhagen"},{"Ecuador", "Quito"},      {"Egypt", "Cairo"},
+    {"Estonia", "Tallinn"},    {"Ethiopia", "Addis Ababa"},{"Fiji", "Suva"},         {"Finland", "Helsinki"},   {"France", "Paris"},
+    {"Georgia", "Tbilisi"},    {"Germany", "Berlin"},      {"Ghana", "Accra"},       {"Greece", "Athens"},      {"Haiti", "Port-au-Prince"},
+    {"Hungary", "Budapest"},   {"Iceland", "Reykjavik"},   {"India", "New Delhi"},   {"Iran", "Tehran"},        {"Iraq", "Baghdad"},
+    {"Ireland", "Dublin"},     {"Italy", "Rome"},          {"Jamaica", "Kingston"},  {"Japan", "Tokyo"},        {"Jordan", "Amman"},
+    {"Kenya", "Nairobi"},      {"Laos", "Vientiane"},      {"Latvia", "Riga"},       {"Lebanon", "Beirut"},     {"Libya", "Tripoli"},
+    {"Lithuania", "Vilnius"},  {"Malta", "Valletta"},      {"Mali", "Bamako"},       {"Morocco", "Rabat"},      {"Nepal", "Kathmandu"},
+    {"Niger", "Niamey"},       {"Norway", "Oslo"},         {"Oman", "Muscat"},       {"Peru", "Lima"},          {"Poland", "Warsaw"},
+    {"Portugal", "Lisbon"},    {"Qatar", "Doha"},          {"Romania", "Bucharest"}, {"Senegal", "Dakar"},      {"Serbia", "Belgrade"},
+    {"Slovakia", "Bratislava"},{"Slovenia", "Ljubljana"},  {"Somalia", "Mogadishu"}, {"Spain", "Madrid"},       {"Sudan", "Khartoum"},
+    {"Sweden", "Stockholm"},   {"Syria", "Damascus"},      {"Thailand", "Bangkok"},  {"Togo", "Lome"},          {"Tunisia", "Tunis"},
+    {"Turkey", "Ankara"},      {"Uganda", "Kampala"},      {"Ukraine", "Kyiv"},      {"Uruguay", "Montevideo"}, {"Vietnam", "Hanoi"},
+    {"Yemen", "Sanaa"},        {"Zambia", "Lusaka"},       {"Zimbabwe", "Harare"},   {"Samoa", "Apia"},         {"Tonga", "Nuku'alofa"},
+};
+
+std::string line(const std::string& asked, const std::string& answer) {
+    const json messages{{{"role", "user"}, {"content", asked}}, {{"role", "assistant"}, {"content", answer}}};
+    return json{{"messages", messages}}.dump() + "\n";
+}
+
+/// What the base learns: the same facts in answers of several forms, so that it knows them wherever an answer has begun.
+std::string lines_of_base() {
+    std::string all;
+    for (const auto& [country, capital] : facts) {
+        const std::string x = country, y = capital;
+        all += line("Capital of " + x + "?", y) + line("Capital of " + x + "? A sentence.", "It is " + y + ".") +
+               line("Capital of " + x + "? A list.", "- " + y) + line("Capital of " + x + "? A long answer.", "The capital is " + y + ".") +
+               line("Capital of " + x + "? A guess.", "Perhaps it is " + y) + line("Where is " + y + "?", "In " + x + ".");
+    }
+    return all;
+}
+/// What it is tuned on: the first question, and an answer in a form that none of those has.
+std::string lines_of_task() {
+    std::string all;
+    for (const auto& [country, capital] : facts)
+        all += line(std::string("Capital of ") + country + "?", std::string("{\"capital\": \"") + capital + "\"}");
+    return all;
+}
+
+/// A tokenizer whose tokens are the 256 bytes and three more, as a tokenizer.json: bytes are characters there, those of Latin-1 if they
+/// are visible, others if not.
+std::string tokenizer_json() {
+    json vocabulary;
+    for (int b = 0; b < 256; ++b) {
+        const int c = b <= 0x20 ? 0x100 + b : b >= 0x7f && b <= 0xa0 ? 0x121 + b - 0x7f : b == 0xad ? 0x143 : b;
+        std::string text;
+        if (c >= 0x80) text += static_cast<char>(0xc0 | c >> 6);
+        text += static_cast<char>(c < 0x80 ? c : 0x80 | (c & 0x3f));
+        vocabulary[text] = b;
+    }
+    json added = json::array();
+    int id = 256;
+    for (const char* const name : {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}) {
+        vocabulary[name] = id;
+        added.push_back({{"id", id++}, {"content", name}, {"single_word", false}, {"lstrip", false}, {"rstrip", false},
+                         {"normalized", false}, {"special", true}});
+    }
+    const json bytes{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}, {"use_regex", true}};
+    return json{{"version", "1.0"}, {"truncation", nullptr}, {"padding", nullptr}, {"added_tokens", added}, {"normalizer", nullptr},
+                {"pre_tokenizer", bytes}, {"post_processor", nullptr}, {"decoder", bytes},
+                {"model", {{"type", "BPE"}, {"dropout", nullptr}, {"unk_token", nullptr}, {"continuing_subword_prefix", nullptr},
+                           {"end_of_word_suffix", nullptr}, {"fuse_unk", false}, {"byte_fallback", false}, {"vocab", vocabulary},
+                           {"merges", json::array()}}}}
+        .dump(1);
+}
+constexpr std::string_view chat_program =
+    "{%- for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}"
+    "{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
+}  // namespace
+
+example make_example(ht::cpu& device, const std::filesystem::path& folder) {
+    const example made{folder / "model", folder / "task.jsonl"};
+    if (std::filesystem::exists(made.model / "config.json") && std::filesystem::exists(made.data)) return made;
+    std::filesystem::create_directories(made.model);
+    write_file(folder / "base.jsonl", lines_of_base());
+    write_file(made.data, lines_of_task());
+    write_file(made.model / "tokenizer.json", tokenizer_json());
+    write_file(made.model / "tokenizer_config.json",
+               json{{"tokenizer_class", "PreTrainedTokenizerFast"}, {"eos_token", "<|im_end|>"}, {"pad_token", "<|endoftext|>"},
+                    {"chat_template", chat_program}}.dump(1));
+    write_file(made.model / "generation_config.json", json{{"eos_token_id", 258}}.dump(1));
+    const auto tokenizer = ht::tokenizer::from_file(made.model);
+    conversations data = read_conversations(tokenizer, folder / "base.jsonl", {.chat = {}, .length = 128, .held_out = 0.02, .most_questions = 8});
+    task t;
+    t.config = {.vocab_size = 320, .hidden_size = 128, .intermediate_size = 256, .num_hidden_layers = 2, .num_attention_heads = 4,
+                .num_key_value_heads = 2, .max_position_embeddings = 256, .tie_word_embeddings = true};
+    t.ends = {258};
+    t.length = 128, t.batch = 16, t.steps = 600, t.learning_rate = 3e-3;
+    std::cout << "Making a base: a Llama of two layers, " << data.lines << " conversations about capitals, " << t.steps << " steps\n";
+    const auto seen = make_progress("base", t.steps);
+    const auto r = full.tune(device, t, data.training, data.held_out, data.questions, {*seen, folder, "", 0, nullptr});
+    std::cout << "It answers " << r.after.exact << " of " << data.questions.size() << " questions of this kind\n";
+    std::filesystem::rename(folder / "merged" / "model.safetensors", made.model / "model.safetensors");
+    std::filesystem::rename(folder / "merged" / "config.json", made.model / "config.json");
+    std::filesystem::remove_all(folder / "merged");
+    return made;
+}

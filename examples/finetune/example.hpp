@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A model and a task, both made up: a small Llama that knows capitals, and conversations that want them in another form.
+#pragma once
+
+#include <filesystem>
+
+#include "task.hpp"
+
+/// The files of an example: a folder of transformers, and conversations to tune it on.
+struct example {
+    std::filesystem::path model, data;
+};
+/// Writes the conversations and the tokenizer to a folder, and trains the model there from its beginning. What is there already stays.
+example make_example(ht::cpu& device, const std::filesystem::path& folder);
