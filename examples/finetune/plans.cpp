@@ -71,7 +71,8 @@ void take_example(options& o, const example& e) {
     if (o.learning_rate == 0) o.learning_rate = o.method == "full" ? 1e-3 : 5e-3;
 }
 
-chosen_method choose(ht::cpu& device, const options& o, const task& t, tuning_data& data) {
+chosen_method choose(ht::cpu& device, const options& o, const task& t) {
+    tuning_data data = tuning_data::of_sizes(t.batch, t.length);
     const std::size_t memory = o.budget != 0 ? o.budget : static_cast<std::size_t>(ht::physical_memory());
     task limited = t;
     limited.budget = memory;

@@ -3,6 +3,8 @@
 /// Packed documents through a GPT on the CPU, and the rows that data/packing.hpp makes of documents.
 #include <halftone/data/data_loader.hpp>
 #include <halftone/data/packing.hpp>
+#include <halftone/nn/llama.hpp>
+#include <halftone/observe/memory/plan.hpp>
 
 #include "nn/packed_checks.hpp"
 
@@ -70,6 +72,19 @@ TEST_CASE("packed rows: loss and every gradient are those of separate documents,
     ht::cpu device{{.threads = 2}};
     const nn_test::batch separate{static_cast<int>(lengths.size()), time, ids, targets};
     nn_test::check_on<ht::amp_bf16>(device, nn_test::expected_of<ht::amp_bf16, ht::bfloat16>(separate, 1), packed, 1);
+}
+
+TEST_CASE("packed documents: the plan of a Llama, which has no positions to look at, has the bytes of the run") {
+    const nn_test::pack docs({5, 1, 8, 3, 8}, 32);
+    const auto program = [&docs](auto& device) {
+        ht::nn::llama<ht::amp_bf16> model{device, {.vocab_size = 32, .hidden_size = 32, .intermediate_size = 48, .num_hidden_layers = 1, .max_position_embeddings = 8}};
+        ht::inference eval{device};
+        static_cast<void>(model.loss(eval, docs.in_a_row()));
+    };
+    ht::cpu device{{.threads = 2}};
+    const ht::memory_plan plan = ht::plan(device, program);
+    program(device);
+    CHECK(plan.peak_bytes == device.memory().usage().peak());
 }
 
 }  // namespace nn_packed_tests

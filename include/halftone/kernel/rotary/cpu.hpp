@@ -18,12 +18,14 @@ namespace kernel {
 template <>
 struct rotary<cpu> {
     static void run(cpu& device, const rotary_arguments<double>& a) {
-        check_rotary(a), check_positions(a.positions, a.table.extent_of(0));
+        check_rotary(a);
+        device.run([&] { check_positions(a.positions, a.table.extent_of(0)); });
         fp64::turn(device, a);
     }
     template <class T>
     static void run(cpu& device, const rotary_arguments<T>& a) {
-        check_rotary(a), check_positions(a.positions, a.table.extent_of(0));
+        check_rotary(a);
+        device.run([&] { check_positions(a.positions, a.table.extent_of(0)); });
         const auto body = device.select(HALFTONE_EACH_SET(turn_token<T>));
         const extent time = a.x.extent_of(1), heads = a.x.extent_of(2), head_size = a.x.extent_of(3);
         const rotary_token token{heads,
