@@ -73,11 +73,12 @@ std::vector<tuning_batch> tuning_batch::split(ht::extent count) const {
     return parts;
 }
 
-tuning_data tuning_data::of_sizes(ht::extent rows, ht::extent length) {
+tuning_data tuning_data::of_sizes(ht::extent rows, ht::extent length, ht::extent longest) {
     const auto n = static_cast<std::size_t>(length);
-    ht::packed_row empty{ids(n), ids(n), ids(static_cast<std::size_t>(most_documents) + 1, static_cast<std::int32_t>(length))};
-    empty.offsets[0] = 0;
-    return {std::vector<ht::packed_row>(static_cast<std::size_t>(rows), empty), 0};
+    ht::packed_row row{ids(n), ids(n), {}};
+    for (ht::extent i = 0; i <= most_documents; ++i) row.offsets.push_back(static_cast<std::int32_t>(std::min(i * longest, length)));
+    row.offsets.back() = static_cast<std::int32_t>(length);
+    return {std::vector<ht::packed_row>(static_cast<std::size_t>(rows), row), 0};
 }
 
 tuning_batch tuning_data::sample(std::uint32_t step, ht::extent rows) const {
@@ -113,5 +114,6 @@ conversations read_conversations(const ht::tokenizer& tokenizer, const std::file
         if (held_out[i].size() < how.length || all.cut() == 0) made.questions.push_back(question_of(held_out[i]));
     }
     made.lines = all.size(), made.lines_held_out = held_out.size(), made.cut = all.cut(), made.tokens = all.tokens();
+    made.longest = all.longest() - 1;
     return made;
 }

@@ -38,8 +38,8 @@ struct tuning_batch : ht::packed_batch {
 class tuning_data {
   public:
     tuning_data(std::vector<ht::packed_row> rows, std::uint64_t seed) : rows_(std::move(rows)), seed_(seed) {}
-    /// Rows that have nothing in them, of which a plan tells the memory.
-    static tuning_data of_sizes(ht::extent rows, ht::extent length);
+    /// Rows that have nothing in them, of which a plan tells the memory: it depends on the tokens in a row, and in the longest document.
+    static tuning_data of_sizes(ht::extent rows, ht::extent length, ht::extent longest);
 
     std::size_t size() const { return rows_.size(); }
     tuning_batch sample(std::uint32_t step, ht::extent rows) const;
@@ -63,6 +63,7 @@ struct conversations {
     std::vector<question> questions;  ///< of those that are held out: their last answers
     ht::extent lines = 0, lines_held_out = 0, cut = 0;
     ht::extent tokens = 0;
+    ht::extent longest = 0;           ///< places in a row that the longest one takes
 };
 
 /// How they are read.

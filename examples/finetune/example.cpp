@@ -2,6 +2,8 @@
 #include "example.hpp"
 
 #include <iostream>
+#include <random>
+#include <string>
 #include <string_view>
 
 #include <nlohmann/json.hpp>
@@ -15,49 +17,47 @@ using json = nlohmann::ordered_json;
 
 namespace {
 
-struct fact {
-    const char *country, *capital;
+/// Words of three syllables, each once in many thousands.
+class words {
+  public:
+    explicit words(std::uint64_t seed) : engine_(seed) {}
+    std::string operator()() {
+        std::string word;
+        for (int i = 0; i < 3; ++i) word += "bdfgklmnprst"[engine_() % 12], word += "aeiou"[engine_() % 5];
+        return word;
+    }
+
+  private:
+    std::mt19937_64 engine_;
 };
-constexpr fact facts[] = {
-    {"Albania", "Tirana"},     {"Angola", "Luanda"},       {"Armenia", "Yerevan"},   {"Austria", "Vienna"},     {"Bahrain", "Manama"},
-    {"Belgium", "Brussels"},   {"Bolivia", "Sucre"},       {"Bulgaria", "Sofia"},    {"Canada", "Ottawa"},      {"Chad", "N'Djamena"},
-    {"Chile", "Santiago"},     {"China", "Beijing"},       {"Colombia", "Bogota"},   {"Croatia", "Zagreb"},     {"Cuba", "Havana"},
-    {"Cyprus", "Nicosia"},     {"Czechia", "Prague"},      {"Denmark", "Copenhagen"},{"Ecuador", "Quito"},      {"Egypt", "Cairo"},
-    {"Estonia", "Tallinn"},    {"Ethiopia", "Addis Ababa"},{"Fiji", "Suva"},         {"Finland", "Helsinki"},   {"France", "Paris"},
-    {"Georgia", "Tbilisi"},    {"Germany", "Berlin"},      {"Ghana", "Accra"},       {"Greece", "Athens"},      {"Haiti", "Port-au-Prince"},
-    {"Hungary", "Budapest"},   {"Iceland", "Reykjavik"},   {"India", "New Delhi"},   {"Iran", "Tehran"},        {"Iraq", "Baghdad"},
-    {"Ireland", "Dublin"},     {"Italy", "Rome"},          {"Jamaica", "Kingston"},  {"Japan", "Tokyo"},        {"Jordan", "Amman"},
-    {"Kenya", "Nairobi"},      {"Laos", "Vientiane"},      {"Latvia", "Riga"},       {"Lebanon", "Beirut"},     {"Libya", "Tripoli"},
-    {"Lithuania", "Vilnius"},  {"Malta", "Valletta"},      {"Mali", "Bamako"},       {"Morocco", "Rabat"},      {"Nepal", "Kathmandu"},
-    {"Niger", "Niamey"},       {"Norway", "Oslo"},         {"Oman", "Muscat"},       {"Peru", "Lima"},          {"Poland", "Warsaw"},
-    {"Portugal", "Lisbon"},    {"Qatar", "Doha"},          {"Romania", "Bucharest"}, {"Senegal", "Dakar"},      {"Serbia", "Belgrade"},
-    {"Slovakia", "Bratislava"},{"Slovenia", "Ljubljana"},  {"Somalia", "Mogadishu"}, {"Spain", "Madrid"},       {"Sudan", "Khartoum"},
-    {"Sweden", "Stockholm"},   {"Syria", "Damascus"},      {"Thailand", "Bangkok"},  {"Togo", "Lome"},          {"Tunisia", "Tunis"},
-    {"Turkey", "Ankara"},      {"Uganda", "Kampala"},      {"Ukraine", "Kyiv"},      {"Uruguay", "Montevideo"}, {"Vietnam", "Hanoi"},
-    {"Yemen", "Sanaa"},        {"Zambia", "Lusaka"},       {"Zimbabwe", "Harare"},   {"Samoa", "Apia"},         {"Tonga", "Nuku'alofa"},
-};
+std::string in_capitals(std::string word) {
+    for (char& c : word) c = static_cast<char>(c - 'a' + 'A');
+    return word;
+}
 
 std::string line(const std::string& asked, const std::string& answer) {
     const json messages{{{"role", "user"}, {"content", asked}}, {{"role", "assistant"}, {"content", answer}}};
     return json{{"messages", messages}}.dump() + "\n";
 }
 
-/// What the base learns: the same facts in answers of several forms, so that it knows them wherever an answer has begun.
+/// What the base learns: to say words in capitals.
 std::string lines_of_base() {
     std::string all;
-    for (const auto& [country, capital] : facts) {
-        const std::string x = country, y = capital;
-        all += line("Capital of " + x + "?", y) + line("Capital of " + x + "? A sentence.", "It is " + y + ".") +
-               line("Capital of " + x + "? A list.", "- " + y) + line("Capital of " + x + "? A long answer.", "The capital is " + y + ".") +
-               line("Capital of " + x + "? A guess.", "Perhaps it is " + y) + line("Where is " + y + "?", "In " + x + ".");
+    words next(1);
+    for (int i = 0; i < 1200; ++i) {
+        const std::string word = next(), said = in_capitals(word);
+        all += i % 2 == 0 ? line("Say " + word, said) : line("Say " + word + " loudly", said + "!");
     }
     return all;
 }
-/// What it is tuned on: the first question, and an answer in a form that none of those has.
+/// What it is tuned on: the first question, and an answer in a form that the base never gives, about other words.
 std::string lines_of_task() {
     std::string all;
-    for (const auto& [country, capital] : facts)
-        all += line(std::string("Capital of ") + country + "?", std::string("{\"capital\": \"") + capital + "\"}");
+    words next(2);
+    for (int i = 0; i < 160; ++i) {
+        const std::string word = next();
+        all += line("Say " + word, in_capitals(word) + " <said>");
+    }
     return all;
 }
 
@@ -93,7 +93,7 @@ constexpr std::string_view chat_program =
 
 }  // namespace
 
-example make_example(ht::cpu& device, const std::filesystem::path& folder) {
+example make_example(int threads, const std::filesystem::path& folder) {
     const example made{folder / "model", folder / "task.jsonl"};
     if (std::filesystem::exists(made.model / "config.json") && std::filesystem::exists(made.data)) return made;
     std::filesystem::create_directories(made.model);
@@ -105,16 +105,16 @@ example make_example(ht::cpu& device, const std::filesystem::path& folder) {
                     {"chat_template", chat_program}}.dump(1));
     write_file(made.model / "generation_config.json", json{{"eos_token_id", 258}}.dump(1));
     const auto tokenizer = ht::tokenizer::from_file(made.model);
-    conversations data = read_conversations(tokenizer, folder / "base.jsonl", {.chat = {}, .length = 128, .held_out = 0.02, .most_questions = 8});
+    conversations data = read_conversations(tokenizer, folder / "base.jsonl", {.chat = {}, .length = 128, .held_out = 1e-3, .most_questions = 0});
     task t;
     t.config = {.vocab_size = 320, .hidden_size = 128, .intermediate_size = 256, .num_hidden_layers = 2, .num_attention_heads = 4,
                 .num_key_value_heads = 2, .max_position_embeddings = 256, .tie_word_embeddings = true};
     t.ends = {258};
-    t.length = 128, t.batch = 16, t.steps = 600, t.learning_rate = 3e-3;
-    std::cout << "Making a base: a Llama of two layers, " << data.lines << " conversations about capitals, " << t.steps << " steps\n";
+    t.length = 128, t.batch = 8, t.steps = 250, t.learning_rate = 3e-3;
+    std::cout << "Making a base: a Llama of two layers, " << data.lines << " conversations that ask for words in capitals, " << t.steps << " steps\n";
     const auto seen = make_progress("base", t.steps);
-    const auto r = full.tune(device, t, data.training, data.held_out, data.questions, {*seen, folder, "", 0, nullptr});
-    std::cout << "It answers " << r.after.exact << " of " << data.questions.size() << " questions of this kind\n";
+    ht::cpu device{{.threads = threads}};  // one of its own, so that its memory is not counted as that of the tuning
+    full.tune(device, t, data.training, data.held_out, data.questions, {*seen, folder, "", 0, nullptr});
     std::filesystem::rename(folder / "merged" / "model.safetensors", made.model / "model.safetensors");
     std::filesystem::rename(folder / "merged" / "config.json", made.model / "config.json");
     std::filesystem::remove_all(folder / "merged");

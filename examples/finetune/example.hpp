@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A model and a task, both made up: a small Llama that knows capitals, and conversations that want them in another form.
+/// A model and a task, both made up: a small Llama that says words in capitals, and conversations that want another form of answer.
 #pragma once
 
 #include <filesystem>
@@ -12,4 +12,4 @@ struct example {
     std::filesystem::path model, data;
 };
 /// Writes the conversations and the tokenizer to a folder, and trains the model there from its beginning. What is there already stays.
-example make_example(ht::cpu& device, const std::filesystem::path& folder);
+example make_example(int threads, const std::filesystem::path& folder);

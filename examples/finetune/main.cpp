@@ -113,12 +113,12 @@ bool is_signalled() { return received_signal != 0; }
 
 int tune(options o) {
     ht::cpu device{{.threads = o.threads}};
-    if (o.is_example()) take_example(o, make_example(device, o.out / "example"));
+    if (o.is_example()) take_example(o, make_example(o.threads, o.out / "example"));
     inputs in = read_inputs(o);
     std::cout << in.data.lines << " conversations of " << in.data.tokens << " tokens; " << in.data.lines_held_out << " are held out";
     if (in.data.cut != 0) std::cout << "; " << in.data.cut << " are cut at " << in.t.length << " tokens";
     std::cout << '\n' << in.t.steps << " steps of " << in.t.batch << " rows of " << in.t.length << " tokens\n";
-    const chosen_method chosen = choose(device, o, in.t);
+    const chosen_method chosen = choose(device, o, in.t, in.data.longest);
     std::cout << chosen.text << std::endl;
     const std::string arguments = arguments_of(o, in.t, in.data);
     ht::output_folder folder(o.out);

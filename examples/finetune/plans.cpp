@@ -66,13 +66,13 @@ task task_of(const options& o, const std::filesystem::path& config) {
 
 void take_example(options& o, const example& e) {
     o.folder = e.model, o.data = e.data;
-    o.length = 128, o.batch = 4, o.rank = 8, o.held_out = 0.2;
-    if (o.steps == 0) o.steps = 200;
-    if (o.learning_rate == 0) o.learning_rate = o.method == "full" ? 1e-3 : 5e-3;
+    o.length = 128, o.batch = 4, o.rank = 8;
+    if (o.steps == 0) o.steps = 120;
+    if (o.learning_rate == 0) o.learning_rate = o.method == "full" ? 3e-4 : 3e-3;
 }
 
-chosen_method choose(ht::cpu& device, const options& o, const task& t) {
-    tuning_data data = tuning_data::of_sizes(t.batch, t.length);
+chosen_method choose(ht::cpu& device, const options& o, const task& t, ht::extent longest) {
+    tuning_data data = tuning_data::of_sizes(t.batch, t.length, longest);
     const std::size_t memory = o.budget != 0 ? o.budget : static_cast<std::size_t>(ht::physical_memory());
     task limited = t;
     limited.budget = memory;
@@ -93,7 +93,7 @@ chosen_method choose(ht::cpu& device, const options& o, const task& t) {
 int print_plans(std::ostream& out, const options& o) {
     ht::cpu device{{.threads = o.threads}};
     const task t = task_of(o, o.plan);
-    tuning_data data = tuning_data::of_sizes(t.batch, t.length);
+    tuning_data data = tuning_data::of_sizes(t.batch, t.length, t.length);
     constexpr ht::memory_kind kinds[] = {ht::memory_kind::master, ht::memory_kind::copy,       ht::memory_kind::gradient,
                                          ht::memory_kind::moment, ht::memory_kind::activation, ht::memory_kind::workspace};
     out << t.batch << " rows of " << t.length << " tokens in a step, adapters of rank " << t.rank << "; GiB of " << bytes_text(o.budget != 0 ? o.budget : ht::physical_memory())

@@ -23,8 +23,8 @@ struct chosen_method {
 task task_of(const options& o, const std::filesystem::path& config);
 /// Gives options the example's files, and the sizes that suit it.
 void take_example(options& o, const example& e);
-/// The method that the options ask for. Throws exit_with if it does not fit, with what would.
-chosen_method choose(ht::cpu& device, const options& o, const task& t);
+/// The method that the options ask for, for conversations that take so many places at most. Throws exit_with if it does not fit, with what would.
+chosen_method choose(ht::cpu& device, const options& o, const task& t, ht::extent longest);
 /// Prints a table of all methods; returns the program's exit code.
 int print_plans(std::ostream& out, const options& o);
 /// "1.25 GiB", "96.0 MiB".

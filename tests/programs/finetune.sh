@@ -38,7 +38,7 @@ grep -q 'Answers to held-out questions' a/report.html || fail "the page has no a
 
 # ---- each other method, on the same files
 
-small=(a/example/model a/example/task.jsonl --length 128 --held-out 0.2 --steps 6)
+small=(a/example/model a/example/task.jsonl --length 128 --steps 6)
 for method in qlora full; do
     "$program" "${small[@]}" --method $method --out $method >out 2>err || fail "$method ends with $?: $(tail -n 1 err)"
     [[ -s $method/merged/model.safetensors && -s $method/model.gguf ]] || fail "$method leaves $(ls $method)"
