@@ -110,7 +110,7 @@ example make_example(int threads, const std::filesystem::path& folder) {
     t.config = {.vocab_size = 320, .hidden_size = 128, .intermediate_size = 256, .num_hidden_layers = 2, .num_attention_heads = 4,
                 .num_key_value_heads = 2, .max_position_embeddings = 256, .tie_word_embeddings = true};
     t.ends = {258};
-    t.length = 128, t.batch = 8, t.steps = 250, t.learning_rate = 3e-3;
+    t.length = 128, t.batch = 8, t.steps = 400, t.learning_rate = 3e-3;
     std::cout << "Making a base: a Llama of two layers, " << data.lines << " conversations that ask for words in capitals, " << t.steps << " steps\n";
     const auto seen = make_progress("base", t.steps);
     ht::cpu device{{.threads = threads}};  // one of its own, so that its memory is not counted as that of the tuning

@@ -21,19 +21,30 @@ std::vector<const method*> methods_of(const std::string& name) {
     return {&full, &full_in_bf16};
 }
 
-/// A method's plan; one that a model's sizes forbid needs more than there is.
+/// A method's plan.
 memory_answer asked(ht::cpu& device, const method& m, const task& t, tuning_data& data) {
     memory_answer a = m.plan(device, t, data);
     a.fits = a.fits && (t.budget == 0 || a.peak_bytes <= t.budget);
     return a;
 }
 
-/// What the other methods need: "qlora needs 512.0 MiB".
+/// A method's plan, or why a model of these sizes has none: rows of a weight that are no whole blocks, say.
+memory_answer asked_or_why(ht::cpu& device, const method& m, const task& t, tuning_data& data) {
+    try {
+        return asked(device, m, t, data);
+    } catch (const ht::error& e) {
+        memory_answer none;
+        none.fits = false, none.way = e.what();
+        return none;
+    }
+}
+
+/// The method that fits with the fewest bits in its base, in words.
 std::string what_would_fit(ht::cpu& device, const options& o, const task& t, tuning_data& data) {
     std::string text;
     for (const method* m : all_methods) {
         if (m->name == o.method) continue;
-        const memory_answer a = asked(device, *m, t, data);
+        const memory_answer a = asked_or_why(device, *m, t, data);
         if (!a.fits) continue;
         text += (text.empty() ? "what fits: --method " : ", --method ") + std::string(m->name) + " with " + bytes_text(a.peak_bytes);
         break;
@@ -96,18 +107,22 @@ int print_plans(std::ostream& out, const options& o) {
     tuning_data data = tuning_data::of_sizes(t.batch, t.length, t.length);
     constexpr ht::memory_kind kinds[] = {ht::memory_kind::master, ht::memory_kind::copy,       ht::memory_kind::gradient,
                                          ht::memory_kind::moment, ht::memory_kind::activation, ht::memory_kind::workspace};
-    out << t.batch << " rows of " << t.length << " tokens in a step, adapters of rank " << t.rank << "; GiB of " << bytes_text(o.budget != 0 ? o.budget : ht::physical_memory())
-        << (o.budget != 0 ? " given\n" : " that this machine has\n");
-    out << formatted("%-9s %16s %8s", "method", "bytes", "GiB");
-    for (const ht::memory_kind k : kinds) out << formatted(" %10s", ht::name(k));
-    out << "  fits\n";
     task limited = t;
     limited.budget = o.budget != 0 ? o.budget : static_cast<std::size_t>(ht::physical_memory());
+    out << t.batch << " rows of " << t.length << " tokens in a step, adapters of rank " << t.rank << "; "
+        << (o.budget != 0 ? "a budget of " : "this machine has ") << bytes_text(limited.budget) << "; kinds in MiB, at the peak\n";
+    out << formatted("%-9s %15s", "method", "bytes");
+    for (const ht::memory_kind k : kinds) out << formatted(" %10s", ht::name(k));
+    out << "  fits\n";
     for (const method* const m : all_methods) {
-        const memory_answer a = asked(device, *m, limited, data);
-        out << formatted("%-9s %16zu %8.2f", m == &full_in_bf16 ? "full bf16" : m->name, a.plan.peak_bytes,
-                         static_cast<double>(a.plan.peak_bytes) / 0x1p30);
-        for (const ht::memory_kind k : kinds) out << formatted(" %10.2f", static_cast<double>(a.plan.at_peak(k)) / 0x1p30);
+        const memory_answer a = asked_or_why(device, *m, limited, data);
+        out << formatted("%-9s", m == &full_in_bf16 ? "full bf16" : m->name);
+        if (a.plan.peak_bytes == 0) {
+            out << "  no: " << a.way << '\n';
+            continue;
+        }
+        out << formatted(" %15zu", a.plan.peak_bytes);
+        for (const ht::memory_kind k : kinds) out << formatted(" %10.1f", static_cast<double>(a.plan.at_peak(k)) / 0x1p20);
         out << "  " << (!a.fits ? "no: " + bytes_text(a.peak_bytes) + " at least" : a.way.empty() ? "yes" : "with " + a.way) << '\n';
     }
     return 0;

@@ -54,6 +54,23 @@ cp qlora/merged/model.safetensors first
 grep -q '^Goes on from step 6' out || fail "a second start begins anew: $(cat out)"
 cmp -s first qlora/merged/model.safetensors || fail "a second start writes other weights"
 
+# ---- a run that a signal ends goes on with the same numbers
+
+"$program" "${small[@]}" --steps 80 --out whole >out 2>err || fail "80 steps end with $?: $(tail -n 1 err)"
+"$program" "${small[@]}" --steps 80 --save-steps 5 --out parts >out 2>err &
+for ((i = 0; i < 200; ++i)); do
+    if compgen -G 'parts/checkpoints/checkpoint-*' >found; then break; fi
+    sleep 0.05
+done
+kill -TERM $!
+wait $!
+code=$?
+((code == 143)) || fail "a run that SIGTERM ended has exit code $code: $(tail -n 2 err)"
+[[ ! -e parts/merged ]] || fail "a run that is not at its end leaves $(ls parts)"
+"$program" "${small[@]}" --steps 80 --save-steps 5 --out parts >out 2>err || fail "it does not go on: $(tail -n 1 err)"
+grep -q '^Goes on from step' out || fail "it begins anew: $(head -n 5 out)"
+cmp -s {whole,parts}/adapter/adapter_model.safetensors || fail "an interrupted run learns other adapters"
+
 # ---- the plan of a configuration alone
 
 "$program" --plan a/example/model/config.json >out 2>err || fail "--plan ends with $?: $(cat err)"
@@ -78,7 +95,7 @@ refused 'there is no none.jsonl' a/example/model none.jsonl
 refused "--method is 'dora'; expected lora, qlora or full" "${small[@]}" --method dora
 refused "--budget is '3 apples'" "${small[@]}" --budget '3 apples'
 refused 'no method fits' "${small[@]}" --budget 1KiB
-refused 'what fits: --method qlora' "${small[@]}" --method full --budget "$(($(value peak_bytes qlora/summary.json) + 1000))"
+refused 'what fits: --method qlora' "${small[@]}" --method full --budget 4MiB
 refused 'expected a llama, a mistral, a qwen2 or a qwen3' "$golden/chat_models/gpt2" bad.jsonl
 "$program" "${small[@]}" --rank 4 --method qlora --out qlora >out 2>err
 (($? == 2)) && grep -q 'is of a run whose' err || fail "another rank in the same folder is not refused: $(cat err)"
