@@ -193,6 +193,7 @@ TEST_CASE("gguf: what a file cannot have is refused, and an earlier file stays")
     CHECK(said({{"general.alignment", ht::gguf_value_of("x")}}, {}) ==
           "write_gguf: general.alignment is text; expected an integer below 2^63");
     for (const auto& [t, x] : {std::pair{type::q8_0, 8321100.0f}, std::pair{type::q4_0, -524200.0f},
+                               std::pair{type::f16, 65520.0f}, std::pair{type::bf16, std::numeric_limits<float>::max()},
                                std::pair{type::q8_0, std::numeric_limits<float>::infinity()},
                                std::pair{type::q4_0, std::numeric_limits<float>::quiet_NaN()}}) {
         numbers[40] = x;

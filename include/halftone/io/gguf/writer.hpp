@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -25,6 +26,7 @@
 #include <halftone/io/gguf/header.hpp>
 #include <halftone/io/gguf/metadata.hpp>
 #include <halftone/io/gguf/quantise.hpp>
+#include <halftone/io/lost_numbers.hpp>
 #include <halftone/number/integer.hpp>
 
 namespace halftone {
@@ -33,16 +35,25 @@ inline namespace HALFTONE_ABI {
 namespace detail {
 
 /// Numbers as those of a type of GGUF files, each rounded once; whole blocks. Throws argument_error for a type that is not written, and
-/// for numbers that a block cannot have. `what` begins the messages.
+/// for numbers that it does not hold. `what` begins the messages.
 inline void ggml_bytes_of(const std::string& what, ggml_type type, const float* from, std::size_t count,
                           std::byte* to) {
     if (!is_written(type))
         fail<argument_error>(what, " of type ", name(type), "; expected F32, F16, BF16, Q8_0 or Q4_0");
-    if (entry_of(type).elements == 1)
-        return convert(dtype::f32, reinterpret_cast<const std::byte*>(from), converted_type(type), to, count);
-    const float* const lost = std::find_if_not(from, from + count, [type](float x) { return is_quantised(type, x); });
-    if (lost != from + count) fail<argument_error>(what, " has ", *lost, ", which ", name(type), " does not hold");
-    quantise(type, from, count, to);
+    std::optional<double> lost;
+    if (entry_of(type).elements == 1) {
+        const auto* const values = reinterpret_cast<const std::byte*>(from);
+        convert(dtype::f32, values, converted_type(type), to, count);
+        lost = first_lost(value_traits_of<float>, values, traits_of(converted_type(type)), to, count);
+    } else {
+        const float* const beyond =
+            std::find_if_not(from, from + count, [type](float x) { return is_quantised(type, x); });
+        if (beyond != from + count)
+            lost = *beyond;
+        else
+            quantise(type, from, count, to);
+    }
+    if (lost) fail<argument_error>(what, " has ", *lost, ", which ", name(type), " does not hold");
 }
 
 }  // namespace detail
@@ -57,7 +68,7 @@ struct gguf_source {
 
     /// A tensor in host memory, in row-major order, which must stay valid until it has been written: as F32, F16, BF16, Q8_0 or
     /// Q4_0. Throws shape_error if the number of values is not the shape's; writing it throws argument_error for another type, and for
-    /// numbers that blocks cannot have.
+    /// numbers that the type does not hold.
     static gguf_source of(std::string name, ggml_type type, std::vector<extent> shape, std::span<const float> values) {
         std::uint64_t bytes = 0;
         if (!detail::checked_bytes(shape, sizeof(float), bytes) || bytes != values.size_bytes())
