@@ -94,6 +94,19 @@ TEST_CASE("lora: a base in few bits, of which every rank has all, has the bits o
     }
 }
 
+TEST_CASE("lora: weights in few bits are divided among ranks only if they are frozen") {
+    rank_loop::run(2, {}, [&](ht::communicator& host, seen&) {
+        on_cpu machine(host, {});
+        ht::nn::llama<few_bits> m{machine.device, config(), 7};
+        std::optional<ht::shard<ht::cpu, ht::nn::llama<few_bits>, ht::zero>> sharded;
+        CHECK_THROWS_WITH_AS(
+            rank_loop::divide(sharded, {.stage = 3, .units = {"h.*"}}, machine.device, m, machine.comm),
+            "shard: h.0.attn.qkv.weight is in blocks of nf4, which are not trained: freeze it, or "
+            "give the model adapters",
+            ht::state_error);
+    });
+}
+
 TEST_CASE("lora: a base that is loaded in pieces, and was never whole, has the same bits") {
     const support::temporary_folder folder;
     {

@@ -219,6 +219,7 @@ HALFTONE_OUT_OF_LINE void store::divide(detail::store_sharding& sharding, const 
     if (!is_waiting_) check_committed();
     await_readers();
     if (is_divided()) fail<state_error>("store: its slabs are divided already");
+    for (const entry& e : entries_) detail::expect_frozen_codes("shard", e, groups_[e.group]);
     sharding_ = &sharding;
     rank_ = options.rank;
     keep_runs(options);

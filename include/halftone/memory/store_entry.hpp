@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include <halftone/error.hpp>
 #include <halftone/memory/initial.hpp>
 #include <halftone/memory/resource.hpp>
 #include <halftone/memory/weight_coding.hpp>
@@ -83,6 +84,17 @@ struct store_group : detail::storage_layout {
     /// What a copy in codes takes of the slab: whole cache lines.
     std::size_t room_of_codes(const store_entry& e) const { return round_up(coding->bytes(e.count), std::size_t{64}); }
 };
+
+namespace detail {
+
+/// Throws state_error for a parameter in codes that is not frozen: training, and masters in pieces, would not change its codes.
+inline void expect_frozen_codes(const char* operation, const store_entry& e, const store_group& g) {
+    if (g.coding != nullptr && !e.frozen)
+        fail<state_error>(operation, ": ", e.path, " is in blocks of ", g.coding->name,
+                          ", which are not trained: freeze it, or give the model adapters");
+}
+
+}  // namespace detail
 
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

@@ -58,9 +58,7 @@ template <class Model>
 void check_visited(const char* operation, const store& parameters) {
     for (const store::entry& e : parameters.entries()) {
         const store::group& g = parameters.groups()[e.group];
-        if (g.coding != nullptr && !e.frozen)
-            fail<state_error>(operation, ": ", e.path, " is in blocks of ", g.coding->name,
-                              ", which are not trained: freeze it, or give the model adapters");
+        expect_frozen_codes(operation, e, g);
         if (key_set<Model, signatures_of<Model>>::has(g.key)) continue;
         fail<argument_error>(operation, ": ", e.path,
                              " is stored in types that no layer of the model's visit has; let visit show every layer");
