@@ -10,6 +10,7 @@
 
 #include <halftone/io/checkpoint.hpp>
 #include <halftone/io/pretrained.hpp>
+#include <halftone/io/pretrained/save_gguf.hpp>
 #include <halftone/number/nf4.hpp>
 #include <halftone/observe/lint/lint.hpp>
 #include <halftone/observe/memory/plan.hpp>
@@ -238,6 +239,13 @@ TEST_CASE("few bits: weights of files become codes, however they are read") {
     ht::load_weights(back, exact);
     for (std::size_t i = 0; i < back.parameters().entries().size(); ++i)
         CHECK(values_of(back.parameters(), i).values == values_of(model.parameters(), i).values);
+    // Rows of queries and keys, in the other order of a GGUF file, are read one at a time.
+    const auto gguf = folder.path() / "model.gguf";
+    ht::save_gguf(model, gguf, {.type = ht::ggml_type::f32});
+    ht::nn::llama<ht::full_fp32> from_gguf{device, config(), 2};
+    ht::load_pretrained(from_gguf, gguf);
+    for (std::size_t i = 0; i < back.parameters().entries().size(); ++i)
+        CHECK(values_of(from_gguf.parameters(), i).values == values_of(model.parameters(), i).values);
 }
 
 TEST_CASE("few bits: a checkpoint without adapters has the codes themselves") {

@@ -117,13 +117,18 @@ inline bool is_writer(const store& parameters) {
     return parameters.sharding_if_any() == nullptr || parameters.sharding_if_any()->is_first();
 }
 
-/// Reads values of parameters, a whole one at a time where ranks have a piece each; that is collective, and is done once for calls
-/// that follow each other.
+/// Reads values of parameters. Where ranks have a piece each it gathers a whole one, which is collective, and of a parameter in codes it
+/// copies all codes to host memory: once for calls that follow each other.
 class value_reader {
   public:
     explicit value_reader(const store& parameters) : parameters_(&parameters) {}
     void operator()(std::size_t index, std::size_t first, std::size_t count, std::byte* to) {
         const store_entry& e = parameters_->entries()[index];
+        const store_group& g = parameters_->groups()[e.group];
+        if (is_in_codes(g, e)) {
+            if (held_ != index) hold_codes(index);
+            return g.coding->decode(values_.data(), e.count, first, count, reinterpret_cast<float*>(to));
+        }
         if (!is_in_pieces(e)) return read_values(*parameters_, e, first, count, to);
         const std::size_t each = saved_type(parameters_->groups()[e.group], e).bytes;
         if (held_ != index) {
@@ -135,6 +140,13 @@ class value_reader {
     }
 
   private:
+    void hold_codes(std::size_t index) {
+        const store_entry& e = parameters_->entries()[index];
+        const store_group& g = parameters_->groups()[e.group];
+        values_.resize(g.bytes_of_copy(e));
+        parameters_->memory().read(values_.data(), g.copy.data() + e.copy, values_.size());
+        held_ = index;
+    }
     bool is_in_pieces(const store_entry& e) const {
         if (parameters_->sharding_if_any() == nullptr) return false;
         const store_run& r = parameters_->runs()[e.run];
