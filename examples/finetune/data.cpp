@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
-#include "data.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <random>
 
 #include "../command_line.hpp"
+#include "data.hpp"
 
 namespace {
 
@@ -62,11 +61,13 @@ tuning_batch::tuning_batch(std::vector<const ht::packed_row*> rows) : of(std::mo
     }
     const ht::shape<2> one_row{1, static_cast<ht::extent>(count)};
     tokens = {first, one_row}, targets = {first + count, one_row};
-    documents = {ht::const_view<std::int32_t, 1>{offsets, ht::shape<1>{static_cast<ht::extent>(of.size() * documents_of_row) + 1}}};
+    documents = {ht::const_view<std::int32_t, 1>{
+        offsets, ht::shape<1>{static_cast<ht::extent>(of.size() * documents_of_row) + 1}}};
 }
 
 std::vector<tuning_batch> tuning_batch::split(ht::extent count) const {
-    if (count < 1 || rows() % count != 0) ht::fail<ht::argument_error>("split: ", rows(), " rows into ", count, " micro-batches");
+    if (count < 1 || rows() % count != 0)
+        ht::fail<ht::argument_error>("split: ", rows(), " rows into ", count, " micro-batches");
     std::vector<tuning_batch> parts;
     for (auto at = of.begin(); at != of.end(); at += rows() / count)
         parts.emplace_back(std::vector<const ht::packed_row*>(at, at + rows() / count));
@@ -76,7 +77,8 @@ std::vector<tuning_batch> tuning_batch::split(ht::extent count) const {
 tuning_data tuning_data::of_sizes(ht::extent rows, ht::extent length, ht::extent longest) {
     const auto n = static_cast<std::size_t>(length);
     ht::packed_row row{ids(n), ids(n), {}};
-    for (ht::extent i = 0; i <= most_documents; ++i) row.offsets.push_back(static_cast<std::int32_t>(std::min(i * longest, length)));
+    for (ht::extent i = 0; i <= most_documents; ++i)
+        row.offsets.push_back(static_cast<std::int32_t>(std::min(i * longest, length)));
     row.offsets.back() = static_cast<std::int32_t>(length);
     return {std::vector<ht::packed_row>(static_cast<std::size_t>(rows), row), 0};
 }
@@ -86,7 +88,8 @@ tuning_batch tuning_data::sample(std::uint32_t step, ht::extent rows) const {
     std::vector<ht::extent> order;
     const std::size_t n = rows_.size();
     for (ht::extent i = 0; i < rows; ++i) {
-        const std::size_t at = static_cast<std::size_t>(step) * static_cast<std::size_t>(rows) + static_cast<std::size_t>(i);
+        const std::size_t at =
+            static_cast<std::size_t>(step) * static_cast<std::size_t>(rows) + static_cast<std::size_t>(i);
         if (order.empty() || at % n == 0) order = shuffled(n, seed_ + at / n);
         chosen.push_back(&rows_[static_cast<std::size_t>(order[at % n])]);
     }
@@ -95,18 +98,23 @@ tuning_batch tuning_data::sample(std::uint32_t step, ht::extent rows) const {
 
 tuning_batch tuning_data::window(ht::extent first, ht::extent rows) const {
     std::vector<const ht::packed_row*> chosen;
-    for (ht::extent i = first; i < std::min(first + rows, windows()); ++i) chosen.push_back(&rows_[static_cast<std::size_t>(i)]);
+    for (ht::extent i = first; i < std::min(first + rows, windows()); ++i)
+        chosen.push_back(&rows_[static_cast<std::size_t>(i)]);
     return tuning_batch(std::move(chosen));
 }
 
-conversations read_conversations(const ht::tokenizer& tokenizer, const std::filesystem::path& file, const reading& how) {
+conversations read_conversations(const ht::tokenizer& tokenizer, const std::filesystem::path& file,
+                                 const reading& how) {
     ht::chat_data_options chat = how.chat;
     chat.most_tokens = how.length;
     const ht::chat_data all{tokenizer, file, chat};
     const auto n = static_cast<std::size_t>(all.size());
-    if (n < 2) ht::fail<ht::data_error>(file.string(), " has one conversation; expected two or more, of which one is held out");
+    if (n < 2)
+        ht::fail<ht::data_error>(file.string(),
+                                 " has one conversation; expected two or more, of which one is held out");
     std::vector<ht::extent> order = shuffled(n, how.seed);
-    const auto held = std::clamp<std::size_t>(static_cast<std::size_t>(std::lround(how.held_out * static_cast<double>(n))), 1, n - 1);
+    const auto held =
+        std::clamp<std::size_t>(static_cast<std::size_t>(std::lround(how.held_out * static_cast<double>(n))), 1, n - 1);
     const auto middle = order.begin() + static_cast<std::ptrdiff_t>(held);
     const some_documents held_out{all, {order.begin(), middle}}, training{all, {middle, order.end()}};
     conversations made{{rows_of(training, how.length), how.seed}, {rows_of(held_out, how.length), how.seed}, {}};

@@ -63,13 +63,13 @@ struct conversations {
     std::vector<question> questions;  ///< of those that are held out: their last answers
     ht::extent lines = 0, lines_held_out = 0, cut = 0;
     ht::extent tokens = 0;
-    ht::extent longest = 0;           ///< places in a row that the longest one takes
+    ht::extent longest = 0;  ///< places in a row that the longest one takes
 };
 
 /// How they are read.
 struct reading {
     ht::chat_data_options chat;
-    ht::extent length = 512;       ///< tokens in a row; longer conversations are cut
+    ht::extent length = 512;  ///< tokens in a row; longer conversations are cut
     double held_out = 0.1;
     std::uint64_t seed = 0;
     std::size_t most_questions = 64;

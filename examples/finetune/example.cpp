@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include "example.hpp"
-
 #include <iostream>
 #include <random>
 #include <string>
@@ -11,6 +9,7 @@
 #include <halftone/data/tokenizer.hpp>
 
 #include "../write_file.hpp"
+#include "example.hpp"
 #include "progress.hpp"
 
 using json = nlohmann::ordered_json;
@@ -76,15 +75,33 @@ std::string tokenizer_json() {
     int id = 256;
     for (const char* const name : {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}) {
         vocabulary[name] = id;
-        added.push_back({{"id", id++}, {"content", name}, {"single_word", false}, {"lstrip", false}, {"rstrip", false},
-                         {"normalized", false}, {"special", true}});
+        added.push_back({{"id", id++},
+                         {"content", name},
+                         {"single_word", false},
+                         {"lstrip", false},
+                         {"rstrip", false},
+                         {"normalized", false},
+                         {"special", true}});
     }
     const json bytes{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}, {"use_regex", true}};
-    return json{{"version", "1.0"}, {"truncation", nullptr}, {"padding", nullptr}, {"added_tokens", added}, {"normalizer", nullptr},
-                {"pre_tokenizer", bytes}, {"post_processor", nullptr}, {"decoder", bytes},
-                {"model", {{"type", "BPE"}, {"dropout", nullptr}, {"unk_token", nullptr}, {"continuing_subword_prefix", nullptr},
-                           {"end_of_word_suffix", nullptr}, {"fuse_unk", false}, {"byte_fallback", false}, {"vocab", vocabulary},
-                           {"merges", json::array()}}}}
+    return json{{"version", "1.0"},
+                {"truncation", nullptr},
+                {"padding", nullptr},
+                {"added_tokens", added},
+                {"normalizer", nullptr},
+                {"pre_tokenizer", bytes},
+                {"post_processor", nullptr},
+                {"decoder", bytes},
+                {"model",
+                 {{"type", "BPE"},
+                  {"dropout", nullptr},
+                  {"unk_token", nullptr},
+                  {"continuing_subword_prefix", nullptr},
+                  {"end_of_word_suffix", nullptr},
+                  {"fuse_unk", false},
+                  {"byte_fallback", false},
+                  {"vocab", vocabulary},
+                  {"merges", json::array()}}}}
         .dump(1);
 }
 constexpr std::string_view chat_program =
@@ -100,18 +117,28 @@ example make_example(int threads, const std::filesystem::path& folder) {
     write_file(folder / "base.jsonl", lines_of_base());
     write_file(made.data, lines_of_task());
     write_file(made.model / "tokenizer.json", tokenizer_json());
-    write_file(made.model / "tokenizer_config.json",
-               json{{"tokenizer_class", "PreTrainedTokenizerFast"}, {"eos_token", "<|im_end|>"}, {"pad_token", "<|endoftext|>"},
-                    {"chat_template", chat_program}}.dump(1));
+    write_file(made.model / "tokenizer_config.json", json{{"tokenizer_class", "PreTrainedTokenizerFast"},
+                                                          {"eos_token", "<|im_end|>"},
+                                                          {"pad_token", "<|endoftext|>"},
+                                                          {"chat_template", chat_program}}
+                                                         .dump(1));
     write_file(made.model / "generation_config.json", json{{"eos_token_id", 258}}.dump(1));
     const auto tokenizer = ht::tokenizer::from_file(made.model);
-    conversations data = read_conversations(tokenizer, folder / "base.jsonl", {.chat = {}, .length = 128, .held_out = 1e-3, .most_questions = 0});
+    conversations data = read_conversations(tokenizer, folder / "base.jsonl",
+                                            {.chat = {}, .length = 128, .held_out = 1e-3, .most_questions = 0});
     task t;
-    t.config = {.vocab_size = 320, .hidden_size = 128, .intermediate_size = 256, .num_hidden_layers = 2, .num_attention_heads = 4,
-                .num_key_value_heads = 2, .max_position_embeddings = 256, .tie_word_embeddings = true};
+    t.config = {.vocab_size = 320,
+                .hidden_size = 128,
+                .intermediate_size = 256,
+                .num_hidden_layers = 2,
+                .num_attention_heads = 4,
+                .num_key_value_heads = 2,
+                .max_position_embeddings = 256,
+                .tie_word_embeddings = true};
     t.ends = {258};
     t.length = 128, t.batch = 8, t.steps = 400, t.learning_rate = 3e-3;
-    std::cout << "Making a base: a Llama of two layers, " << data.lines << " conversations that ask for words in capitals, " << t.steps << " steps\n";
+    std::cout << "Making a base: a Llama of two layers, " << data.lines
+              << " conversations that ask for words in capitals, " << t.steps << " steps\n";
     const auto seen = make_progress("base", t.steps);
     ht::cpu device{{.threads = threads}};  // one of its own, so that its memory is not counted as that of the tuning
     full.tune(device, t, data.training, data.held_out, data.questions, {*seen, folder, "", 0, nullptr});

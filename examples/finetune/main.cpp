@@ -46,8 +46,10 @@ struct inputs {
 
 /// Tells what is no model before anything else that it lacks.
 void check_model(const fs::path& path) {
-    if (!ht::detail::is_there(path)) refuse("there is no ", path.string(), "; expected a folder with a model of transformers");
-    if (!ht::detail::is_folder(path)) refuse(path.string(), " is a file; expected the folder of a model of transformers");
+    if (!ht::detail::is_there(path))
+        refuse("there is no ", path.string(), "; expected a folder with a model of transformers");
+    if (!ht::detail::is_folder(path))
+        refuse(path.string(), " is a file; expected the folder of a model of transformers");
     if (!ht::detail::is_there(path / "config.json"))
         refuse("there is no config.json in ", path.string(), "; expected a folder with a model of transformers");
 }
@@ -64,7 +66,8 @@ ht::chat_data_options rendering(const options& o, const ht::tokenizer& tokenizer
 
 std::int64_t steps_of(const options& o, std::size_t rows, ht::extent batch) {
     if (o.steps != 0) return o.steps;
-    return std::max<std::int64_t>(1, std::llround(std::ceil(o.epochs * static_cast<double>(rows) / static_cast<double>(batch))));
+    return std::max<std::int64_t>(
+        1, std::llround(std::ceil(o.epochs * static_cast<double>(rows) / static_cast<double>(batch))));
 }
 
 inputs read_inputs(const options& o) {
@@ -86,9 +89,19 @@ inputs read_inputs(const options& o) {
 
 /// What a run that is resumed must have the same.
 std::string arguments_of(const options& o, const task& t, const conversations& data) {
-    return json{{"model", fs::absolute(o.folder).lexically_normal().string()}, {"method", o.method}, {"rank", t.rank}, {"alpha", t.alpha},
-                {"lr", t.learning_rate}, {"steps", t.steps}, {"batch", t.batch}, {"length", t.length}, {"seed", o.seed},
-                {"held_out", o.held_out}, {"conversations", data.lines}, {"tokens", data.tokens}}.dump();
+    return json{{"model", fs::absolute(o.folder).lexically_normal().string()},
+                {"method", o.method},
+                {"rank", t.rank},
+                {"alpha", t.alpha},
+                {"lr", t.learning_rate},
+                {"steps", t.steps},
+                {"batch", t.batch},
+                {"length", t.length},
+                {"seed", o.seed},
+                {"held_out", o.held_out},
+                {"conversations", data.lines},
+                {"tokens", data.tokens}}
+        .dump();
 }
 
 /// Throws exit_with if the newest checkpoint is that of a run with other arguments. Tells from where the run goes on.
@@ -99,8 +112,8 @@ void check_resumption(const fs::path& folder, const std::string& arguments) {
             const json there = json::parse(from.arguments), here = json::parse(arguments);
             for (const auto& [name, value] : here.items()) {
                 if (there.value(name, json()) != value)
-                    refuse(folder.string(), " is of a run whose ", name, " is ", there.value(name, json()).dump(), "; here it is ",
-                           value.dump(), "; give another --out, or remove it");
+                    refuse(folder.string(), " is of a run whose ", name, " is ", there.value(name, json()).dump(),
+                           "; here it is ", value.dump(), "; give another --out, or remove it");
             }
             std::cout << "Goes on from step " << from.step << std::endl;
             return;
@@ -115,7 +128,8 @@ int tune(options o) {
     ht::cpu device{{.threads = o.threads}};
     if (o.is_example()) take_example(o, make_example(o.threads, o.out / "example"));
     inputs in = read_inputs(o);
-    std::cout << in.data.lines << " conversations of " << in.data.tokens << " tokens; " << in.data.lines_held_out << " are held out";
+    std::cout << in.data.lines << " conversations of " << in.data.tokens << " tokens; " << in.data.lines_held_out
+              << " are held out";
     if (in.data.cut != 0) std::cout << "; " << in.data.cut << " are cut at " << in.t.length << " tokens";
     std::cout << '\n' << in.t.steps << " steps of " << in.t.batch << " rows of " << in.t.length << " tokens\n";
     const chosen_method chosen = choose(device, o, in.t, in.data.longest);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-#include "options.hpp"
-
 #include <charconv>
 
 #include "../parse.hpp"
+#include "options.hpp"
 
 namespace {
 
@@ -13,7 +12,11 @@ std::size_t parse_bytes(const std::string& text) {
     const char* const last = text.data() + text.size();
     const auto [end, error] = std::from_chars(text.data(), last, number);
     const std::string unit(end, last);
-    const double each = unit.empty() || unit == "B" ? 1 : unit == "KiB" ? 0x1p10 : unit == "MiB" ? 0x1p20 : unit == "GiB" ? 0x1p30 : 0;
+    const double each = unit.empty() || unit == "B" ? 1
+                        : unit == "KiB"             ? 0x1p10
+                        : unit == "MiB"             ? 0x1p20
+                        : unit == "GiB"             ? 0x1p30
+                                                    : 0;
     if (error != std::errc{} || each == 0 || !(number * each >= 1 && number * each < 0x1p62))
         refuse("--budget is '", text, "'; expected bytes, for example 96MiB or 1.5GiB");
     return static_cast<std::size_t>(number * each);
@@ -33,7 +36,8 @@ void check(const options& o) {
     check_range("--answers", o.questions, 0, 1'000'000);
     check_range("--threads", o.threads, 0, 4096);
     if (!(o.epochs > 0 && o.epochs <= 1e6)) refuse("--epochs is ", o.epochs, "; expected more than 0, 1e6 at most");
-    if (!(o.held_out > 0 && o.held_out < 1)) refuse("--held-out is ", o.held_out, "; expected a fraction between 0 and 1");
+    if (!(o.held_out > 0 && o.held_out < 1))
+        refuse("--held-out is ", o.held_out, "; expected a fraction between 0 and 1");
     if (!(o.learning_rate >= 0 && o.learning_rate <= 1e6)) refuse("--lr is ", o.learning_rate, "; expected 0 to 1e6");
     if (!(o.alpha >= 0 && o.alpha <= 1e6)) refuse("--alpha is ", o.alpha, "; expected 0 to 1e6");
 }
@@ -43,7 +47,8 @@ void check(const options& o) {
 std::optional<options> parse_options(int argc, char** argv) {
     options o;
     CLI::App app{
-        "Tunes somebody's Llama, Mistral, Qwen2 or Qwen3 on conversations, on the CPU: adapters (lora), adapters over a base in four "
+        "Tunes somebody's Llama, Mistral, Qwen2 or Qwen3 on conversations, on the CPU: adapters (lora), adapters over "
+        "a base in four "
         "bits (qlora), or all weights (full). Without arguments it makes a small model and a task of its own."};
     app.name("finetune");
     app.allow_windows_style_options(false);
@@ -54,9 +59,11 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.add_option("--out", o.out, "folder for checkpoints, adapter, merged, model.gguf, summary.json and report.html");
     app.add_option("--method", o.method, "lora, qlora or full");
     app.add_option("--budget", budget,
-                   "memory that the run may use, for example 8GiB: it chooses smaller micro-batches and what is computed again, or says "
+                   "memory that the run may use, for example 8GiB: it chooses smaller micro-batches and what is "
+                   "computed again, or says "
                    "what would fit; without it the machine's memory");
-    app.add_option("--plan", o.plan, "do not train: print the bytes of each method for a model, by its config.json alone");
+    app.add_option("--plan", o.plan,
+                   "do not train: print the bytes of each method for a model, by its config.json alone");
     app.add_option("--epochs", o.epochs, "how often each conversation is seen");
     app.add_option("--steps", o.steps, "optimizer steps in place of --epochs; 0: by epochs");
     app.add_option("--batch", o.batch, "rows in a step");
@@ -67,7 +74,8 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.add_option("--held-out", o.held_out, "the fraction of the conversations that is not trained on");
     app.add_option("--answers", o.questions, "held-out questions that are answered before and after, at most");
     app.add_option("--template", o.template_name, "how conversations are rendered; by default as the folder says");
-    app.add_option("--save-steps", o.save_steps, "steps between two checkpoints, from which a run goes on; 0: a tenth of the run");
+    app.add_option("--save-steps", o.save_steps,
+                   "steps between two checkpoints, from which a run goes on; 0: a tenth of the run");
     app.add_option("--seed", o.seed, "seed of adapters, held-out conversations and the order of the others");
     app.add_option("--threads", o.threads, "0: all cores");
     if (!parse(app, argc, argv)) return std::nullopt;

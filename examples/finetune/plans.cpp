@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-#include "plans.hpp"
-
 #include <algorithm>
 #include <ostream>
 
 #include <halftone/io/pretrained.hpp>
 #include <halftone/observe/metrics/machine.hpp>
 #include <halftone/observe/report/table.hpp>
+
+#include "plans.hpp"
 
 using ht::detail::formatted;
 
@@ -46,7 +46,8 @@ std::string what_would_fit(ht::cpu& device, const options& o, const task& t, tun
         if (m->name == o.method) continue;
         const memory_answer a = asked_or_why(device, *m, t, data);
         if (!a.fits) continue;
-        text += (text.empty() ? "what fits: --method " : ", --method ") + std::string(m->name) + " with " + bytes_text(a.peak_bytes);
+        text += (text.empty() ? "what fits: --method " : ", --method ") + std::string(m->name) + " with " +
+                bytes_text(a.peak_bytes);
         break;
     }
     return text.empty() ? "no method fits; a smaller --length or --rank needs less" : text;
@@ -93,24 +94,27 @@ chosen_method choose(ht::cpu& device, const options& o, const task& t, ht::exten
         least = a.peak_bytes;
         if (!a.fits) continue;
         const std::size_t budget = a.way.empty() ? 0 : memory;
-        std::string text = o.method + " (" + m->what + ") needs " + bytes_text(a.peak_bytes) + " of " + bytes_text(memory);
+        std::string text =
+            o.method + " (" + m->what + ") needs " + bytes_text(a.peak_bytes) + " of " + bytes_text(memory);
         if (budget != 0) text += ", as " + bytes_text(a.plan.peak_bytes) + " would be too much: " + a.way;
         return {m, budget, a, text};
     }
-    refuse((o.budget != 0 ? "--budget: " : "this machine: "), o.method, " needs ", bytes_text(least), " at least, and there are ",
-           bytes_text(memory), "; ", what_would_fit(device, o, limited, data));
+    refuse((o.budget != 0 ? "--budget: " : "this machine: "), o.method, " needs ", bytes_text(least),
+           " at least, and there are ", bytes_text(memory), "; ", what_would_fit(device, o, limited, data));
 }
 
 int print_plans(std::ostream& out, const options& o) {
     ht::cpu device{{.threads = o.threads}};
     const task t = task_of(o, o.plan);
     tuning_data data = tuning_data::of_sizes(t.batch, t.length, t.length);
-    constexpr ht::memory_kind kinds[] = {ht::memory_kind::master, ht::memory_kind::copy,       ht::memory_kind::gradient,
-                                         ht::memory_kind::moment, ht::memory_kind::activation, ht::memory_kind::workspace};
+    constexpr ht::memory_kind kinds[] = {ht::memory_kind::master,     ht::memory_kind::copy,
+                                         ht::memory_kind::gradient,   ht::memory_kind::moment,
+                                         ht::memory_kind::activation, ht::memory_kind::workspace};
     task limited = t;
     limited.budget = o.budget != 0 ? o.budget : static_cast<std::size_t>(ht::physical_memory());
     out << t.batch << " rows of " << t.length << " tokens in a step, adapters of rank " << t.rank << "; "
-        << (o.budget != 0 ? "a budget of " : "this machine has ") << bytes_text(limited.budget) << "; kinds in MiB, at the peak\n";
+        << (o.budget != 0 ? "a budget of " : "this machine has ") << bytes_text(limited.budget)
+        << "; kinds in MiB, at the peak\n";
     out << formatted("%-9s %15s", "method", "bytes");
     for (const ht::memory_kind k : kinds) out << formatted(" %10s", ht::name(k));
     out << "  fits\n";
@@ -122,8 +126,13 @@ int print_plans(std::ostream& out, const options& o) {
             continue;
         }
         out << formatted(" %15zu", a.plan.peak_bytes);
-        for (const ht::memory_kind k : kinds) out << formatted(" %10.1f", static_cast<double>(a.plan.at_peak(k)) / 0x1p20);
-        out << "  " << (!a.fits ? "no: " + bytes_text(a.peak_bytes) + " at least" : a.way.empty() ? "yes" : "with " + a.way) << '\n';
+        for (const ht::memory_kind k : kinds)
+            out << formatted(" %10.1f", static_cast<double>(a.plan.at_peak(k)) / 0x1p20);
+        out << "  "
+            << (!a.fits         ? "no: " + bytes_text(a.peak_bytes) + " at least"
+                : a.way.empty() ? "yes"
+                                : "with " + a.way)
+            << '\n';
     }
     return 0;
 }

@@ -15,7 +15,7 @@ struct chosen_method {
     const method* of = nullptr;
     std::size_t budget = 0;  ///< the trainer's; 0: the run fits as it is
     memory_answer memory{};
-    std::string text{};      ///< for the user: a line
+    std::string text{};  ///< for the user: a line
 };
 
 /// The sizes of a model by its config.json, or its folder, and how it is tuned. Throws exit_with for what is no Llama, Mistral, Qwen2 or

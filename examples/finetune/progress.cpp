@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-#include "progress.hpp"
-
 #include <cstdio>
 #include <iostream>
 
 #include <halftone/observe/metrics/progress.hpp>
 #include <halftone/observe/metrics/terminal.hpp>
 #include <halftone/observe/report/table.hpp>
+
+#include "progress.hpp"
 
 namespace ht = halftone;
 
@@ -17,8 +17,12 @@ class observer final : public ht::trainer_callback {
     observer(const std::string& name, std::int64_t steps, ht::run_report* page)
         : page_(page), bar_(std::cerr, name, steps, {.columns = ht::terminal_columns(stderr), .lines = 4}) {}
     void on_step(const ht::trainer_state& s) override {
-        bar_.update({.step = s.step, .loss = s.loss, .learning_rate = s.learning_rate, .tokens_per_second = s.tokens_per_second,
-                     .bytes = static_cast<double>(s.peak_bytes)}, s.seconds);
+        bar_.update({.step = s.step,
+                     .loss = s.loss,
+                     .learning_rate = s.learning_rate,
+                     .tokens_per_second = s.tokens_per_second,
+                     .bytes = static_cast<double>(s.peak_bytes)},
+                    s.seconds);
         if (page_ != nullptr) page_->add(s);
     }
     void on_evaluate(const ht::trainer_state& s, const ht::evaluation_result& r) override {

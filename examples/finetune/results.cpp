@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include "results.hpp"
-
 #include <algorithm>
 #include <iostream>
 
@@ -8,6 +6,7 @@
 #include <halftone/io/gguf.hpp>
 
 #include "../write_file.hpp"
+#include "results.hpp"
 
 namespace {
 
@@ -18,12 +17,16 @@ ids without_end(ids text, const ids& ends) {
 
 }  // namespace
 
-bool is_exact(const ids& said, const ids& expected, const ids& ends) { return without_end(said, ends) == without_end(expected, ends); }
+bool is_exact(const ids& said, const ids& expected, const ids& ends) {
+    return without_end(said, ends) == without_end(expected, ends);
+}
 
 void copy_tokenizer(const std::filesystem::path& from, const std::filesystem::path& to) {
-    for (const char* const name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-                                   "chat_template.jinja", "vocab.json", "merges.txt", "tokenizer.model"}) {
-        if (ht::detail::is_there(from / name)) write_file(to / name, ht::detail::read_small_file(from / name, std::uint64_t{1} << 28));
+    for (const char* const name :
+         {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+          "chat_template.jinja", "vocab.json", "merges.txt", "tokenizer.model"}) {
+        if (ht::detail::is_there(from / name))
+            write_file(to / name, ht::detail::read_small_file(from / name, std::uint64_t{1} << 28));
     }
 }
 

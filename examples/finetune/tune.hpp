@@ -32,7 +32,8 @@ struct adapters_of {
     std::optional<ht::add_adapters> added;
 };
 
-ht::training_arguments arguments_of(const task& t, const std::filesystem::path& checkpoints = {}, std::int64_t save_steps = 0) {
+ht::training_arguments arguments_of(const task& t, const std::filesystem::path& checkpoints = {},
+                                    std::int64_t save_steps = 0) {
     return {.per_device_train_batch_size = t.batch,
             .per_device_eval_batch_size = 1,
             .max_steps = t.steps,
@@ -60,7 +61,8 @@ struct step_watcher final : ht::trainer_callback {
 
 /// What the model says to each question, greedily, as many tokens as the longest answer.
 template <class Model>
-std::vector<ids> answers_of(ht::cpu& device, const Model& model, const std::vector<question>& questions, const ids& ends) {
+std::vector<ids> answers_of(ht::cpu& device, const Model& model, const std::vector<question>& questions,
+                            const ids& ends) {
     constexpr std::size_t at_once = 8;
     ht::inference eval{device};
     std::vector<ids> all;
@@ -71,7 +73,8 @@ std::vector<ids> answers_of(ht::cpu& device, const Model& model, const std::vect
             prompts.push_back(questions[i].prompt);
             longest = std::max(longest, questions[i].answer.size() + 8);
         }
-        for (ids& said : ht::generate(eval, model, prompts, {.max_new_tokens = static_cast<ht::extent>(longest), .eos = ends}))
+        for (ids& said :
+             ht::generate(eval, model, prompts, {.max_new_tokens = static_cast<ht::extent>(longest), .eos = ends}))
             all.push_back(std::move(said));
     }
     return all;
@@ -83,7 +86,8 @@ held_out_result evaluated(ht::cpu& device, const Model& model, Trainer& trainer,
     held_out_result r;
     r.loss = trainer.evaluate(held_out).loss;
     r.answers = answers_of(device, model, questions, ends);
-    for (std::size_t i = 0; i < questions.size(); ++i) r.exact += is_exact(r.answers[i], questions[i].answer, ends) ? 1 : 0;
+    for (std::size_t i = 0; i < questions.size(); ++i)
+        r.exact += is_exact(r.answers[i], questions[i].answer, ends) ? 1 : 0;
     return r;
 }
 
@@ -134,7 +138,8 @@ std::unique_ptr<Model> load(ht::cpu& device, const task& t) {
 
 /// Writes a model without adapters: a folder for transformers, and a file for llama.cpp.
 template <class Model>
-void write_model(const Model& model, const task& t, const std::filesystem::path& folder, const std::filesystem::path& gguf) {
+void write_model(const Model& model, const task& t, const std::filesystem::path& folder,
+                 const std::filesystem::path& gguf) {
     ht::save_pretrained(model, folder, {.type = ht::dtype::bf16, .like = t.folder});
     if (t.folder.empty()) return;
     copy_tokenizer(t.folder, folder);
@@ -182,9 +187,10 @@ constexpr method method_of(const char* name, const char* what) {
                 if (t.has_head_norms) return plan_model<ht::nn::qwen3<P>, has_adapters>(device, t, data);
                 return plan_model<ht::nn::llama<P>, has_adapters>(device, t, data);
             },
-            [](ht::cpu& device, const task& t, tuning_data& data, tuning_data& held_out, const std::vector<question>& questions,
-               const surroundings& around) {
-                if (t.has_head_norms) return tune_model<ht::nn::qwen3<P>, has_adapters>(device, t, data, held_out, questions, around);
+            [](ht::cpu& device, const task& t, tuning_data& data, tuning_data& held_out,
+               const std::vector<question>& questions, const surroundings& around) {
+                if (t.has_head_norms)
+                    return tune_model<ht::nn::qwen3<P>, has_adapters>(device, t, data, held_out, questions, around);
                 return tune_model<ht::nn::llama<P>, has_adapters>(device, t, data, held_out, questions, around);
             }};
 }

@@ -77,7 +77,12 @@ TEST_CASE("packed rows: loss and every gradient are those of separate documents,
 TEST_CASE("packed documents: the plan of a Llama, which has no positions to look at, has the bytes of the run") {
     const nn_test::pack docs({5, 1, 8, 3, 8}, 32);
     const auto program = [&docs](auto& device) {
-        ht::nn::llama<ht::amp_bf16> model{device, {.vocab_size = 32, .hidden_size = 32, .intermediate_size = 48, .num_hidden_layers = 1, .max_position_embeddings = 8}};
+        ht::nn::llama<ht::amp_bf16> model{device,
+                                          {.vocab_size = 32,
+                                           .hidden_size = 32,
+                                           .intermediate_size = 48,
+                                           .num_hidden_layers = 1,
+                                           .max_position_embeddings = 8}};
         ht::inference eval{device};
         static_cast<void>(model.loss(eval, docs.in_a_row()));
     };
