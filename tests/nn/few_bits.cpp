@@ -3,6 +3,7 @@
 /// Bases in few bits: models whose linear layers have weights in blocks compute as models with the decoded weights do, to the bit;
 /// their memory, their files, and what is refused.
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -230,6 +231,20 @@ TEST_CASE("few bits: weights of files become codes, however they are read") {
     };
     for (const bool one : {false, true})
         for (const bool waits : {false, true}) loads(file, one, waits);
+    // Numbers that codes do not hold are refused, and the model stays as it was.
+    const auto bad = folder.path() / "bad.safetensors";
+    for (const float x : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity(), 1e7f}) {
+        ht::nn::llama<ht::full_fp32> wrong{device, config(), 9};
+        const std::size_t i = entry_at(wrong.parameters(), "h.1.mlp.down.weight");
+        wrong.parameters().write(i, 70, reinterpret_cast<const std::byte*>(&x), 1);
+        ht::save_weights(wrong, bad);
+        ht::nn::llama<few<ht::q8_0>> whole{device, config(), 5};
+        whole.parameters().freeze("*");
+        const std::vector<double> before = values_of(whole.parameters(), 0).values;
+        for (const bool one_at_a_time : {false, true})
+            CHECK_THROWS_AS(ht::load_weights(whole, bad, {.one_at_a_time = one_at_a_time}), ht::safetensors_error);
+        CHECK(values_of(whole.parameters(), 0).values == before);
+    }
     // Saved again they are the numbers that the codes stand for.
     ht::nn::llama<few<ht::nf4>> model{device, config(), 5};
     ht::load_weights(model, file);

@@ -18,14 +18,15 @@ namespace detail {
 struct weight_coding {
     const char* name;
     std::size_t block;  ///< elements that share a scale; rows have a multiple of it
+    float largest;      ///< the largest magnitude that it holds
     std::size_t (*bytes)(std::size_t count);
     void (*encode)(const float* values, std::size_t count, std::byte* to);
     void (*decode)(const std::byte* from, std::size_t total, std::size_t first, std::size_t count, float* to);
 };
 
 template <block_format Format>
-inline constexpr weight_coding weight_coding_of{Format::name, Format::block, &Format::bytes, &Format::encode,
-                                                &Format::decode};
+inline constexpr weight_coding weight_coding_of{Format::name,   Format::block,   Format::largest,
+                                                &Format::bytes, &Format::encode, &Format::decode};
 
 }  // namespace detail
 }  // namespace HALFTONE_ABI

@@ -36,6 +36,7 @@ concept block_format = requires(const float* values, std::size_t n, std::byte* t
                                 float* floats) {
     { F::name } -> std::convertible_to<const char*>;
     { F::block } -> std::convertible_to<std::size_t>;
+    { F::largest } -> std::convertible_to<float>;
     { F::bytes(n) } -> std::same_as<std::size_t>;
     F::encode(values, n, to);
     F::decode(from, n, n, n, floats);
@@ -45,6 +46,7 @@ concept block_format = requires(const float* values, std::size_t n, std::byte* t
 struct q8_0 {
     static constexpr const char* name = "q8_0";
     static constexpr std::size_t block = 32;
+    static constexpr float largest = 127 * 65504.0f;  ///< the largest magnitude that it holds
     static constexpr std::size_t block_bytes = 2 + block;
 
     /// The bytes of a tensor of that many elements.

@@ -84,6 +84,7 @@ inline constexpr dynamic_values signed_dynamic_values{};
 struct nf4 {
     static constexpr const char* name = "nf4";
     static constexpr std::size_t block = 64;
+    static constexpr float largest = number_traits<float>::max;  ///< the largest magnitude that it holds
     static constexpr std::size_t nested_block = 256;  ///< scales that share a nested one
 
     /// The bytes of a tensor of that many elements.

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -51,6 +52,7 @@ struct matched_tensor {
     const value_traits* own;  ///< the type of the parameter's values
     const tensor_info* from;
     stored_piece piece;
+    const weight_coding* coding;  ///< of codes that are made of the values; or nullptr
 };
 
 /// The tensors of files that are parameters. `Files` is tensor_files, or has its members tensors(), find(), read(), metadata() and
@@ -76,7 +78,8 @@ std::vector<matched_tensor> match_tensors(const store& parameters, const Files& 
                                      : !own.is_own || there != own.name || t->type != saved_dtype(own)) {
                 mismatched.add(piece.name + ", which is " + (there.empty() ? name(t->type) : there) + " there");
             } else {
-                matches.push_back({i, &own, t, piece});
+                const store_group& g = parameters.groups()[e.group];
+                matches.push_back({i, &own, t, piece, is_in_codes(g, e) ? g.coding : nullptr});
             }
         }
     }
@@ -124,6 +127,13 @@ const std::byte* converted_elements(const Files& files, const matched_tensor& m,
         files.read(*m.from, part.first * each, part.count * each, stored);
         convert_to(own, m.from->type, stored, values, part.count);
         if (lost != nullptr) *lost = first_lost(traits_of(m.from->type), stored, own, values, part.count);
+    }
+    if (m.coding != nullptr && lost != nullptr && !lost->has_value()) {
+        const float most = m.coding->largest;
+        const auto* const x = reinterpret_cast<const float*>(values);
+        const auto* const beyond =
+            std::find_if_not(x, x + part.count, [most](float v) { return std::fabs(v) <= most; });
+        if (beyond != x + part.count) *lost = static_cast<double>(*beyond);
     }
     return values;
 }
@@ -274,7 +284,8 @@ class weight_loader {
     }
     bool may_be_refused(const loading_piece& p) const {
         const matched_tensor& m = matches_[p.match];
-        return m.from->type != saved_dtype(*m.own) && may_lose(traits_of(m.from->type), *m.own);
+        return m.coding != nullptr ||
+               (m.from->type != saved_dtype(*m.own) && may_lose(traits_of(m.from->type), *m.own));
     }
     template <class F>
     void visit(const loading_piece& p, std::optional<double>* lost, std::size_t worker, const F& f) {
@@ -287,7 +298,9 @@ class weight_loader {
         for (std::size_t i = 0; i < pieces.size(); ++i) {
             if (!lost[i] || pieces[i].match == last) continue;
             last = pieces[i].match;
-            told.add(sentence(matches_[last].from->name, ", ", *lost[i], " for a ", matches_[last].own->name));
+            const matched_tensor& m = matches_[last];
+            told.add(
+                sentence(m.from->name, ", ", *lost[i], " for a ", m.coding != nullptr ? m.coding->name : m.own->name));
         }
         if (told.count != 0)
             fail<typename Files::error>("load_weights: ", where_,
