@@ -42,7 +42,7 @@ struct coded_rows : coded_source {
 
 /// What multiplies few rows of a by rows of codes without decoding these to memory, if there is one for products in Compute.
 template <class Compute, class Format>
-multiply_coded_small_m* coded_small_m_for(const cpu& device) {
+multiply_coded_small_m* coded_small_m_for([[maybe_unused]] const cpu& device) {
 #if HALFTONE_AVX512
     if (std::is_same_v<Compute, bfloat16> && device.instruction_set() == isa::avx512)
         return avx512::coded_small_m_of(Format{});

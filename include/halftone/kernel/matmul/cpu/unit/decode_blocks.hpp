@@ -45,6 +45,7 @@ void decode_q8_0_in_memory(const std::byte* quants, float d, T* to) {
 
 }  // namespace detail
 
+#if HALFTONE_PORTABLE
 namespace portable {
 
 template <class T>
@@ -55,6 +56,7 @@ void decode_q8_0(const std::byte* quants, float d, T* to) {
 }
 
 }  // namespace portable
+#endif
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
 
