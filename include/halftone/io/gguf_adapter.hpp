@@ -34,6 +34,7 @@ namespace detail {
 struct gguf_adapted {
     std::string path;   ///< of its adapter: "h.0.attn.qkv.q"
     std::string there;  ///< "blk.0.attn_q.weight"
+    std::string peft;   ///< "model.layers.0.self_attn.q_proj"
     std::size_t half;   ///< half the rows of a head where the file has them in another order; else 0
 };
 inline std::vector<gguf_adapted> gguf_adapted_layers(const nn::llama_config& c, bool normalises_heads) {
@@ -42,7 +43,7 @@ inline std::vector<gguf_adapted> gguf_adapted_layers(const nn::llama_config& c, 
     for (const peft_module& m : peft_layout_of(c, normalises_heads).modules) {
         if (m.adapter.empty()) continue;
         const std::string name = llama_gguf_name(m.there + ".weight");
-        all.push_back({m.adapter, name, turned_half_of(name, architecture, c)});
+        all.push_back({m.adapter, name, m.there, turned_half_of(name, architecture, c)});
     }
     return all;
 }
@@ -59,15 +60,9 @@ class gguf_adapter_tensors {
         expect("general.architecture", llama_gguf_architecture(c, normalises_heads));
         expect("adapter.type", "lora");
         alpha_ = file_.metadata().number("adapter.lora.alpha", 0);
-        std::map<std::string, std::pair<const gguf_adapted*, const peft_module*>> layers;
-        const peft_layout layout = peft_layout_of(c, normalises_heads);
         adapted_ = gguf_adapted_layers(c, normalises_heads);
-        std::size_t next = 0;
-        for (const peft_module& m : layout.modules) {
-            if (m.adapter.empty()) continue;
-            layers[adapted_[next].there] = {&adapted_[next], &m};
-            ++next;
-        }
+        std::map<std::string, const gguf_adapted*> layers;
+        for (const gguf_adapted& each : adapted_) layers[each.there] = &each;
         for (const gguf_tensor& t : file_.tensors()) {
             const std::size_t end = t.name.rfind('.');
             const std::string part = end == t.name.npos ? "" : t.name.substr(end);
@@ -78,7 +73,7 @@ class gguf_adapter_tensors {
             if (t.shape.size() != 2 || !is_converted(t.type))
                 fail<gguf_error>(where_, ": '", shown(t.name), "' is ", halftone::name(t.type), ' ',
                                  shape_text(t.shape), "; expected a matrix of a type that halftone reads");
-            add(t, *found->second.first, *found->second.second, part == ".lora_a");
+            add(t, *found->second, part == ".lora_a");
         }
         for (const gguf_adapted& each : adapted_) {
             const bool has_a = file_.find(each.there + ".lora_a") != nullptr,
@@ -124,7 +119,7 @@ class gguf_adapter_tensors {
         const std::string there = file_.metadata().text(key, "");
         if (there != value) fail<gguf_error>(where_, ": ", key, " is \"", shown(there), "\"; expected \"", value, '"');
     }
-    void add(const gguf_tensor& t, const gguf_adapted& layer, const peft_module& module, bool is_a) {
+    void add(const gguf_tensor& t, const gguf_adapted& layer, bool is_a) {
         const std::vector<float> stored = file_.read<float>(t.name);
         std::vector<float> values(stored.size());
         const auto width = static_cast<std::size_t>(t.shape[1]);
@@ -135,8 +130,8 @@ class gguf_adapter_tensors {
         }
         values_.push_back(std::move(values));
         tensors_.push_back(
-            {std::string(peft_file_names::prefix) + module.there + (is_a ? ".lora_A" : ".lora_B") + ".weight",
-             dtype::f32, t.shape, 0, stored.size() * sizeof(float)});
+            {std::string(peft_file_names::prefix) + layer.peft + (is_a ? ".lora_A" : ".lora_B") + ".weight", dtype::f32,
+             t.shape, 0, stored.size() * sizeof(float)});
     }
 
     gguf_file file_;

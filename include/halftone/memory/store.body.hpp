@@ -159,37 +159,46 @@ HALFTONE_OUT_OF_LINE void store::write_coded(std::size_t index, const float* val
         g.param_type->narrow(values, e.count, masters.data());
         write(index, 0, masters.data(), e.count);
     }
+    encode(e, values);
+}
+
+HALFTONE_OUT_OF_LINE void store::encode(const entry& e, const float* values) {
+    const group& g = groups_[e.group];
     std::vector<std::byte> codes(g.coding->bytes(e.count));
     g.coding->encode(values, e.count, codes.data());
     memory_->write(g.copy.data() + e.copy, codes.data(), codes.size());
 }
 
-HALFTONE_OUT_OF_LINE void store::read_coded(const entry& e, std::size_t first, std::size_t count, float* to) const {
+HALFTONE_OUT_OF_LINE std::vector<std::byte> store::codes_of(const entry& e) const {
     const group& g = groups_[e.group];
     std::vector<std::byte> codes(g.coding->bytes(e.count));
     memory_->read(codes.data(), g.copy.data() + e.copy, codes.size());
+    return codes;
+}
+
+HALFTONE_OUT_OF_LINE void store::read_coded(const entry& e, std::size_t first, std::size_t count, float* to) const {
+    const group& g = groups_[e.group];
+    const std::vector<std::byte> codes = codes_of(e);
     g.coding->decode(codes.data(), e.count, first, count, to);
 }
 
 HALFTONE_OUT_OF_LINE void store::encode_master(const entry& e) {
     const group& g = groups_[e.group];
     if (e.master == nowhere || masters_here(e).count < e.count) return;
-    std::vector<std::byte> masters(e.count * g.param_bytes), codes(g.coding->bytes(e.count));
+    std::vector<std::byte> masters(e.count * g.param_bytes);
     std::vector<float> values(e.count);
     memory_->read(masters.data(), g.master.data() + e.master * g.param_bytes, masters.size());
     g.param_type->widen(masters.data(), e.count, values.data());
-    g.coding->encode(values.data(), e.count, codes.data());
-    memory_->write(g.copy.data() + e.copy, codes.data(), codes.size());
+    encode(e, values.data());
 }
 
 HALFTONE_OUT_OF_LINE void store::fill_coded(const entry& e) {
     const group& g = groups_[e.group];
-    std::vector<std::byte> masters(e.count * g.param_bytes), codes(g.coding->bytes(e.count));
+    std::vector<std::byte> masters(e.count * g.param_bytes);
     std::vector<float> values(e.count);
     g.fill(e.values, masters.data(), 0, e.count, seed_, e.number);
     g.param_type->widen(masters.data(), e.count, values.data());
-    g.coding->encode(values.data(), e.count, codes.data());
-    memory_->write(g.copy.data() + e.copy, codes.data(), codes.size());
+    encode(e, values.data());
     if (e.master != nowhere) write_part(g.master, e.master, g.param_bytes, masters_here(e), 0, masters.data(), e.count);
 }
 

@@ -154,6 +154,8 @@ class store final : public detail::capture_dependency {
 
     /// Writes all values of a weight whose copy is codes of a block format (role `copy`): the codes, and the master, if it has one.
     void write_coded(std::size_t index, const float* values);
+    /// Copies such codes to host memory.
+    std::vector<std::byte> codes_of(const entry& e) const;
     /// Reads the numbers that such codes stand for.
     void read_coded(const entry& e, std::size_t first, std::size_t count, float* to) const;
 
@@ -352,6 +354,8 @@ class store final : public detail::capture_dependency {
     void check_blocks(const entry& e) const;
     /// Gives an entry whose copy is codes its initial values.
     void fill_coded(const entry& e);
+    /// Makes the codes of an entry, as a whole.
+    void encode(const entry& e, const float* values);
     /// Makes the codes of an entry from its master, if it has one.
     void encode_master(const entry& e);
 

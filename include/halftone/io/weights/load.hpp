@@ -263,9 +263,7 @@ class weight_loader {
             const loading_piece& p = pieces[i];
             const matched_tensor& m = matches_[p.match];
             const auto to_model = [&](const element_range& part, const std::byte* from) {
-                const store_entry& e = parameters_.entries()[m.entry];
-                if (is_in_codes(parameters_.groups()[e.group], e))
-                    return codes.take(m.entry, part, reinterpret_cast<const float*>(from));
+                if (m.coding != nullptr) return codes.take(m.entry, part, reinterpret_cast<const float*>(from));
                 write_loaded(parameters_, m.entry, part, from);
             };
             if (options_.one_at_a_time) return visit(p, nullptr, worker, to_model);

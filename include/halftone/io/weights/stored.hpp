@@ -126,7 +126,7 @@ class value_reader {
         const store_entry& e = parameters_->entries()[index];
         const store_group& g = parameters_->groups()[e.group];
         if (is_in_codes(g, e)) {
-            if (held_ != index) hold_codes(index);
+            if (held_ != index) values_ = parameters_->codes_of(e), held_ = index;
             return g.coding->decode(values_.data(), e.count, first, count, reinterpret_cast<float*>(to));
         }
         if (!is_in_pieces(e)) return read_values(*parameters_, e, first, count, to);
@@ -140,13 +140,6 @@ class value_reader {
     }
 
   private:
-    void hold_codes(std::size_t index) {
-        const store_entry& e = parameters_->entries()[index];
-        const store_group& g = parameters_->groups()[e.group];
-        values_.resize(g.bytes_of_copy(e));
-        parameters_->memory().read(values_.data(), g.copy.data() + e.copy, values_.size());
-        held_ = index;
-    }
     bool is_in_pieces(const store_entry& e) const {
         if (parameters_->sharding_if_any() == nullptr) return false;
         const store_run& r = parameters_->runs()[e.run];
